@@ -47,7 +47,7 @@ class GraphBuilder {
 public:
   GraphBuilder(const Decoder &decoder, const CheckpointWeights &weights)
       : d_(decoder), weights_(weights), activation_(activationOf(decoder.activation)) {
-    if (weights.has(std::string(d_.names->base) + d_.names->tokens + ".weight"))
+    if (weights.find(std::string(d_.names->base) + d_.names->tokens + ".weight"))
       base_ = d_.names->base;
   }
 
@@ -79,7 +79,11 @@ private:
 
   /// In the type of the graph; `name` with ".weight" or ".bias".
   Name weight(const std::string &name, llvm::ArrayRef<int64_t> shape) {
-    const CheckpointWeights::Weight *found = weights_.read(name);
+    const CheckpointWeights::Weight *found = weights_.find(name);
+    Name &read = read_[name];
+    if (!read.empty())
+      return read;
+    read = name;
     if (!found) {
       problems_.push_back("there is no tensor '" + name + "'");
       return name;
@@ -98,9 +102,10 @@ private:
                              "; weights are read in fp32, fp16 and bf16");
       return name;
     }
-    Name tensor =
-        g_.external(name, *entry.dtype, entry.shape, found->file, entry.offset, entry.bytes);
-    return *entry.dtype == d_.dtype ? tensor : g_.cast(tensor, d_.dtype);
+    g_.external(name, *entry.dtype, entry.shape, found->file, entry.offset, entry.bytes);
+    if (*entry.dtype != d_.dtype)
+      read = g_.cast(name, d_.dtype);
+    return read;
   }
 
   std::string inLayer(size_t i, const char *module) const {
@@ -312,8 +317,10 @@ private:
   /// Weights that nobody reads are another model's. Older files hold masks and frequencies, too,
   /// and a tied head.
   llvm::Error checkAllRead() const {
-    std::vector<std::string> left = weights_.unread();
+    std::vector<std::string> left = weights_.names();
     llvm::erase_if(left, [&](llvm::StringRef name) {
+      if (read_.contains(name))
+        return true;
       for (const char *end : {".attn.bias", ".attn.masked_bias", ".attention.bias",
                               ".attention.masked_bias", "rotary_emb.inv_freq"})
         if (name.ends_with(end))
@@ -335,6 +342,7 @@ private:
   Name positions_;                            // 0, 1, .. seq - 1
   std::vector<std::pair<Name, Name>> tables_; // of each rotation
   std::map<int64_t, Name> masks_;             // by window
+  llvm::StringMap<Name> read_;                // a weight, in the type of the graph
   std::vector<std::string> problems_, unsupported_;
 };
 

@@ -116,10 +116,8 @@ Name GraphWriter::number(double value, DType dtype) {
   return name;
 }
 
-Name GraphWriter::external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,
+void GraphWriter::external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,
                            llvm::StringRef file, uint64_t offset, uint64_t bytes) {
-  if (!constants_.insert(name).second)
-    return name.str();
   auto &tensor = initializer(name, onnxType(dtype), shape);
   tensor.set_data_location(onnx::TensorProto::EXTERNAL);
   auto set = [&](const char *key, std::string value) {
@@ -130,7 +128,6 @@ Name GraphWriter::external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int
   set("location", file.str());
   set("offset", std::to_string(offset));
   set("length", std::to_string(bytes));
-  return name.str();
 }
 
 Name GraphWriter::cast(const Name &x, DType to) {

@@ -34,8 +34,8 @@ public:
   Name integer(int64_t value); ///< a scalar
   Name floats(llvm::ArrayRef<float> values, llvm::ArrayRef<int64_t> shape);
   Name number(double value, DType dtype); ///< a scalar, rounded to `dtype`
-  /// Bytes of a file in the model's folder, as a constant.
-  Name external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,
+  /// Bytes of a file in the model's folder, as a constant of a name of its own.
+  void external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,
                 llvm::StringRef file, uint64_t offset, uint64_t bytes);
   Name cast(const Name &x, DType to);
 

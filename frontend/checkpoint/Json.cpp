@@ -13,6 +13,10 @@ llvm::Expected<Json> parseObject(llvm::StringRef text, llvm::StringRef name, int
   auto invalid = [&](const llvm::Twine &why) {
     return makeError(ExitCode::InvalidModel, "'" + name + "' " + why);
   };
+  constexpr size_t mostBytes = 100'000'000;
+  if (text.size() > mostBytes)
+    return invalid("has " + llvm::Twine(text.size()) + " bytes of JSON, more than " +
+                   llvm::Twine(mostBytes));
   std::vector<std::unordered_set<std::string>> keys;
   std::optional<std::string> twice;
   bool tooDeep = false;

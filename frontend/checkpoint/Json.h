@@ -11,8 +11,8 @@
 
 namespace gpt2c {
 
-/// An object in which no key occurs twice and nothing lies deeper than `deepest` objects and lists.
-/// Else InvalidModel, with `name` and the place.
+/// An object of at most 100 MB in which no key occurs twice and nothing lies deeper than `deepest`
+/// objects and lists. Else InvalidModel, with `name` and the place.
 llvm::Expected<nlohmann::json> parseObject(llvm::StringRef text, llvm::StringRef name,
                                            int deepest = 8);
 

@@ -110,12 +110,17 @@ llvm::Expected<CheckpointWeights> CheckpointWeights::open(const std::string &fol
   return weights;
 }
 
-const CheckpointWeights::Weight *CheckpointWeights::read(llvm::StringRef name) const {
+const CheckpointWeights::Weight *CheckpointWeights::find(llvm::StringRef name) const {
   auto found = weights_.find(name);
-  if (found == weights_.end())
-    return nullptr;
-  found->second.read = true;
-  return &found->second;
+  return found == weights_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> CheckpointWeights::names() const {
+  std::vector<std::string> names;
+  for (const auto &weight : weights_)
+    names.push_back(weight.first().str());
+  llvm::sort(names);
+  return names;
 }
 
 DType CheckpointWeights::mainType() const {
@@ -128,15 +133,6 @@ DType CheckpointWeights::mainType() const {
     if (count > bytes[most])
       most = dtype;
   return most;
-}
-
-std::vector<std::string> CheckpointWeights::unread() const {
-  std::vector<std::string> names;
-  for (const auto &weight : weights_)
-    if (!weight.second.read)
-      names.push_back(weight.first().str());
-  llvm::sort(names);
-  return names;
 }
 
 } // namespace gpt2c

@@ -16,7 +16,6 @@ public:
   struct Weight {
     SafetensorsEntry entry;
     std::string file; ///< in the folder
-    mutable bool read = false;
   };
 
   /// model.safetensors, or the files that model.safetensors.index.json names. Their headers are
@@ -24,13 +23,11 @@ public:
   /// weights in other kinds of files.
   static llvm::Expected<CheckpointWeights> open(const std::string &folder);
 
-  bool has(llvm::StringRef name) const { return weights_.contains(name); }
-  /// Null where there is none. It counts as read.
-  const Weight *read(llvm::StringRef name) const;
+  /// Null where there is none.
+  const Weight *find(llvm::StringRef name) const;
+  std::vector<std::string> names() const; ///< sorted
   /// The type of floats that most bytes have.
   DType mainType() const;
-  /// Those that nobody read, sorted.
-  std::vector<std::string> unread() const;
 
 private:
   llvm::Error addFile(llvm::StringRef name, ExternalFiles &files);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checkpoints of every family with sizes, biases, rotations, windows and files as they are drawn give
-# the logits of a reference in float64.
+# Checkpoints of every family with sizes, biases, rotations, windows and files as they are drawn
+# give the logits of a reference in float64.
 set -euo pipefail
 . "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
 needOnnx

@@ -76,7 +76,7 @@ def join(x):
 
 
 class Model:
-    """`c` has every key that the family has, `w` float64 arrays. `ropes` and `windows`: by layer."""
+    """`c` has every key of the family, `w` arrays in float64. `ropes` and `windows`: by layer."""
 
     def __init__(self, c, w, ropes, windows):
         self.c, self.w, self.ropes, self.windows = c, w, ropes, windows
