@@ -1,4 +1,5 @@
 #include "frontend/checkpoint/Safetensors.h"
+#include "frontend/FileKind.h"
 #include "frontend/checkpoint/Json.h"
 #include "ir/Error.h"
 
@@ -72,18 +73,24 @@ private:
     return invalid("has a tensor '" + tensor + "' " + why);
   }
 
+  /// A file of another kind, where it can be told.
+  llvm::Error noHeader(const llvm::Twine &why) {
+    const FileKind kind = foreignKind(file_);
+    if (kind.name.empty())
+      return invalid("is no safetensors file, or is cut short: " + why);
+    return invalid("is " + kind.name + ", no safetensors file: " + kind.wayOut);
+  }
+
   llvm::Expected<llvm::StringRef> header() {
-    if (file_.starts_with("version https://git-lfs"))
-      return invalid("is a Git LFS pointer, not the weights: fetch them with `git lfs pull`");
     if (file_.size() < lengthBytes)
-      return invalid("is no safetensors file: it has " + llvm::Twine(file_.size()) + " bytes");
+      return noHeader("it has " + llvm::Twine(file_.size()) + " bytes");
     const uint64_t length = llvm::support::endian::read64le(file_.data());
     if (length > mostHeaderBytes)
-      return invalid("is no safetensors file: its header would have " + llvm::Twine(length) +
-                     " bytes, the format's most are " + llvm::Twine(mostHeaderBytes));
+      return noHeader("its header would have " + llvm::Twine(length) +
+                      " bytes, the format's most are " + llvm::Twine(mostHeaderBytes));
     if (length > file_.size() - lengthBytes)
-      return invalid("is no safetensors file, or is cut short: its header has " +
-                     llvm::Twine(length) + " bytes, the file " + llvm::Twine(file_.size()));
+      return noHeader("its header has " + llvm::Twine(length) + " bytes, the file " +
+                      llvm::Twine(file_.size()));
     return file_.substr(lengthBytes, length);
   }
 

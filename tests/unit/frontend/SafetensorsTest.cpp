@@ -64,7 +64,8 @@ TEST(Safetensors, HeadersThatAreNone) {
   expectRefused("", "0 bytes");
   expectRefused("1234567", "7 bytes");
   expectRefused("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull");
-  expectRefused("<!DOCTYPE html><html></html>", "no safetensors file");
+  expectRefused("<!DOCTYPE html><html></html>", "is a web page, no safetensors file");
+  expectRefused("GGUF\x03" + std::string(99, '\0'), "is a GGUF file, of llama.cpp");
   expectRefused(fileOf(std::string(50, ' '), 0).substr(0, 40), "cut short");
   std::string huge = fileOf("{}", 100);
   llvm::support::endian::write64le(huge.data(), UINT64_MAX);
