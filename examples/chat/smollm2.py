@@ -78,12 +78,12 @@ def tokenizer(of):
               "rstrip": False, "normalized": False}
              for i, (t, kind) in enumerate(zip(tokens, of("tokenizer.ggml.token_type")))
              if kind == CONTROL]
+    bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+              "use_regex": True}
     return {"version": "1.0", "added_tokens": added, "normalizer": None,
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-                {"type": "Digits", "individual_digits": True},
-                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
-                 "use_regex": True}]},
-            "post_processor": None, "decoder": {"type": "ByteLevel"},
+                {"type": "Digits", "individual_digits": True}, bytes_]},
+            "post_processor": None, "decoder": bytes_,
             "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens)},
                       "merges": of("tokenizer.ggml.merges")}}
 

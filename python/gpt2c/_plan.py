@@ -35,8 +35,13 @@ class Remark:
 class Tokenizer:
     """The tokenizer of a model. All methods may be called from several threads."""
 
-    def __init__(self, core: _core.Tokenizer):
+    def __init__(self, core: _core.Tokenizer, chat_template: Optional[str] = None,
+                 special_tokens: Optional[Mapping[str, str]] = None):
+        """`chat_template`, in Jinja, and the names of tokens that it reads, as "bos_token": of a
+        tokenizer whose files have none."""
         self._core = core
+        self._template = chat_template
+        self._special = dict(special_tokens or {})
 
     @staticmethod
     def from_files(path: PathLike) -> Tokenizer:
@@ -62,17 +67,19 @@ class Tokenizer:
         and "content". `chat_template`: a Jinja template in its place; `more`: what else the
         template reads. UnsupportedError where there is no template, UsageError where it refuses
         the conversation."""
-        context = {"messages": list(messages), "add_generation_prompt": add_generation_prompt,
+        context = {**self._special, "messages": list(messages),
+                   "add_generation_prompt": add_generation_prompt,
                    "tools": None if tools is None else list(tools), **more}
         try:
             data = json.dumps(context, ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
             raise UsageError(f"a chat is told in what JSON has: {error}") from error
-        return self._core.render_chat(data, (chat_template or "").encode()).decode()
+        source = chat_template or self._template or ""
+        return self._core.render_chat(data, source.encode()).decode()
 
     @property
     def has_chat_template(self) -> bool:
-        return self._core.has_chat_template
+        return self._template is not None or self._core.has_chat_template
 
     def decode(self, ids: Sequence[int],
                errors: Literal["replace", "strict", "ignore"] = "replace") -> str:
@@ -207,7 +214,11 @@ def open_tokenizer(tokenizer: Any) -> Tokenizer:
         path = os.path.join(folder, "tokenizer.json")
         with open(path, "w", encoding="utf-8") as file:
             file.write(backend.to_str())
-        return Tokenizer.from_files(path)
+        core = _core.Tokenizer.from_files(path)
+    template = getattr(tokenizer, "chat_template", None)
+    special = getattr(tokenizer, "special_tokens_map", {})
+    return Tokenizer(core, template if isinstance(template, str) else None,
+                     {name: text for name, text in special.items() if isinstance(text, str)})
 
 
 def known(token: int) -> Optional[int]:

@@ -134,7 +134,8 @@ def test_what_the_tokenizer_adds_is_added(tmp_path: Path) -> None:
             "pair": [{"Sequence": {"id": "A", "type_id": 0}}],
             "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [end["id"]],
                                                  "tokens": ["<|endoftext|>"]}}},
-        "decoder": {"type": "ByteLevel"},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": False,
+                    "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "vocab": vocabulary,
                   "merges": [m for m in merges if m and not m.startswith("#version")]}}))
     (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")

@@ -145,9 +145,16 @@ def test_a_tokenizer_of_transformers(plan: gpt2c.Plan, tmp_path: Any) -> None:
 
     class Fast:
         backend_tokenizer = Backend()
+        chat_template = "{{ eos_token }}{{ messages[0].content }}"
+        special_tokens_map = {"eos_token": "<|endoftext|>", "additional": ["a"]}
 
     given = gpt2c.LLM(plan, DEVICE, threads=1, tokenizer=Fast())
     assert given.tokenizer and plan.tokenizer
     assert given.tokenizer.encode(PROMPTS[0]) == plan.tokenizer.encode(PROMPTS[0])
+    one = gpt2c.SamplingParams(max_tokens=1)
+    chat = given.chat([{"role": "user", "content": "The river"}], one)
+    assert chat[0].prompt == "<|endoftext|>The river"
+    assert chat[0].prompt_token_ids == [vocab["<|endoftext|>"],
+                                        *plan.tokenizer.encode("The river")]
     with pytest.raises(gpt2c.UsageError, match="not a int"):
         gpt2c.LLM(plan, DEVICE, tokenizer=7)
