@@ -111,15 +111,15 @@ std::optional<ApiError> Exchange::submit(size_t choice) {
 void Exchange::pump() {
   if (over_ || writing_)
     return;
-  for (Mailbox::Item &item : mailbox_->take())
-    take(std::move(item));
+  for (const Mailbox::Item &item : mailbox_->take())
+    take(item);
   if (writer_.asked().stream)
     write();
   else if (ended_ == times_.size())
     finish();
 }
 
-void Exchange::take(Mailbox::Item item) {
+void Exchange::take(const Mailbox::Item &item) {
   const rt::Update &update = item.update;
   count(item.choice, item);
   writer_.take(item.choice, update);

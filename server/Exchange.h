@@ -56,7 +56,7 @@ private:
 
   std::optional<ApiError> submit(size_t choice);
   void pump();
-  void take(Mailbox::Item item);
+  void take(const Mailbox::Item &item);
   void count(size_t choice, const Mailbox::Item &item);
   void countEnd(size_t choice);
   void write();

@@ -1,6 +1,4 @@
-#include "server/GenerationRequest.h"
-
-#include "server/Fields.h"
+#include "server/RequestParts.h"
 
 #include <algorithm>
 #include <charconv>
@@ -97,7 +95,8 @@ void readStream(Fields &f, GenerationRequest &r) {
     f.fail("stream_options", "stream_options: " + inner.error()->message);
 }
 
-/// What is the same for both routes.
+} // namespace
+
 void readCommon(Fields &f, const Model &model, const RequestLimits &limits, GenerationRequest &r) {
   r.model = model.names().front();
   f.text("model", r.model);
@@ -138,7 +137,7 @@ std::optional<ApiError> finish(Fields &f, const GenerationRequest &r, const Mode
 }
 
 /// A text that is too long for the context, however it is cut into tokens, is not cut.
-std::optional<ApiError> tooLong(std::string_view text, const Model &model) {
+static std::optional<ApiError> tooLong(std::string_view text, const Model &model) {
   const size_t most = model.longestText();
   if (text.size() <= most)
     return std::nullopt;
@@ -162,12 +161,11 @@ std::optional<ApiError> addText(std::string_view text, const Model &model, rt::A
   return std::nullopt;
 }
 
-void addIds(std::vector<int32_t> ids, const Model &model, std::vector<Prompt> &to) {
+static void addIds(std::vector<int32_t> ids, const Model &model, std::vector<Prompt> &to) {
   std::string text = model.tokenizer() ? model.tokenizer()->decode(ids) : std::string();
   to.push_back({std::move(ids), std::move(text)});
 }
 
-/// A text, a list of texts, a list of ids, or a list of those.
 std::optional<ApiError> readPrompts(Fields &f, const Model &model, const RequestLimits &limits,
                                     std::vector<Prompt> &to) {
   bool special = true;
@@ -214,8 +212,6 @@ std::optional<ApiError> readPrompts(Fields &f, const Model &model, const Request
 
 ApiError noObject() { return {.message = "the body must be a JSON object"}; }
 
-} // namespace
-
 std::variant<GenerationRequest, ApiError>
 readCompletion(const json::value &body, const Model &model, const RequestLimits &limits) {
   if (!body.is_object())
@@ -242,271 +238,6 @@ readCompletion(const json::value &body, const Model &model, const RequestLimits 
   if (auto error = finish(f, r, model))
     return *error;
   return r;
-}
-
-//===-- chats -------------------------------------------------------------------------------===//
-
-namespace {
-
-/// The text of a message's content, which may be in parts.
-std::optional<ApiError> textOfContent(const json::value &content, json::value &to) {
-  if (content.is_string() || content.is_null()) {
-    to = content;
-    return std::nullopt;
-  }
-  std::string text;
-  const ApiError wrong{.message = "a message's content must be a text or a list of "
-                                  "{\"type\":\"text\",\"text\":..}; other kinds are not supported",
-                       .param = "messages"};
-  if (!content.is_array())
-    return wrong;
-  for (const json::value &part : content.get_array()) {
-    const json::object *object = part.if_object();
-    const json::value *type = object ? object->if_contains("type") : nullptr;
-    const json::value *piece = object ? object->if_contains("text") : nullptr;
-    if (!type || !type->is_string() || textOf(*type) != "text" || !piece || !piece->is_string())
-      return wrong;
-    text += (text.empty() ? "" : "\n") + std::string(textOf(*piece));
-  }
-  to = json::string(text);
-  return std::nullopt;
-}
-
-/// Templates write arguments of earlier calls as objects; clients send them as texts.
-void readArguments(json::object &message) {
-  json::value *calls = message.if_contains("tool_calls");
-  if (!calls || !calls->is_array())
-    return;
-  for (json::value &call : calls->get_array()) {
-    json::value *function = call.is_object() ? call.get_object().if_contains("function") : nullptr;
-    json::value *arguments = function && function->is_object()
-                                 ? function->get_object().if_contains("arguments")
-                                 : nullptr;
-    if (!arguments || !arguments->is_string())
-      continue;
-    auto parsed = parseJson(textOf(*arguments));
-    if (auto *value = std::get_if<json::value>(&parsed); value && value->is_object())
-      *arguments = std::move(*value);
-  }
-}
-
-std::optional<ApiError> readMessages(const json::value *messages, json::array &to) {
-  const ApiError wrong{.message = "messages must be a list of at least one object with a role",
-                       .param = "messages"};
-  if (!messages || !messages->is_array() || messages->get_array().empty())
-    return wrong;
-  for (const json::value &item : messages->get_array()) {
-    const json::object *message = item.if_object();
-    const json::value *role = message ? message->if_contains("role") : nullptr;
-    if (!role || !role->is_string())
-      return wrong;
-    json::object copy = *message;
-    if (const json::value *content = message->if_contains("content"))
-      if (auto error = textOfContent(*content, copy["content"]))
-        return error;
-    readArguments(copy);
-    to.push_back(std::move(copy));
-  }
-  return std::nullopt;
-}
-
-/// Tools that the template shows; whether calls are looked for.
-std::optional<ApiError> readTools(Fields &f, const Model &model, json::object &context,
-                                  ToolFormat &format) {
-  format = ToolFormat::None;
-  f.refuse("functions", "[]", "it is called tools now");
-  f.refuse("function_call", "\"none\"", "it is called tool_choice now");
-  f.refuse("parallel_tool_calls", "true", "the model may call as often as it does");
-  const json::value *tools = f.find("tools");
-  const json::value *choice = f.find("tool_choice");
-  const std::string_view chosen =
-      choice && choice->is_string() ? textOf(*choice) : (choice ? "a function" : "auto");
-  if (choice && chosen != "auto" && chosen != "none")
-    return ApiError{.message = "tool_choice may be \"auto\" or \"none\": a call cannot be forced, "
-                               "as answers are not constrained to a grammar",
-                    .param = "tool_choice"};
-  if (!tools || !tools->is_array() || tools->get_array().empty()) {
-    if (tools && !tools->is_array())
-      return ApiError{.message = "tools must be a list", .param = "tools"};
-    return std::nullopt;
-  }
-  for (const json::value &tool : tools->get_array()) {
-    const json::object *object = tool.if_object();
-    const json::value *function = object ? object->if_contains("function") : nullptr;
-    const json::object *named = function ? function->if_object() : nullptr;
-    if (!named || !named->contains("name") || !named->at("name").is_string())
-      return ApiError{.message = "each of tools must be {\"type\":\"function\",\"function\":"
-                                 "{\"name\":..}}",
-                      .param = "tools"};
-  }
-  if (chosen == "none")
-    return std::nullopt;
-  if (model.tools() == ToolFormat::None)
-    return ApiError{.message = "the model's chat template knows no tools that this server can "
-                               "read calls of: --tool-call-parser names the form of the calls",
-                    .param = "tools"};
-  context["tools"] = *tools;
-  format = model.tools();
-  return std::nullopt;
-}
-
-std::optional<ApiError> readContext(Fields &f, const Model &model, json::object &context) {
-  if (const json::value *more = f.find("chat_template_kwargs")) {
-    if (!more->is_object())
-      return ApiError{.message = "chat_template_kwargs must be an object",
-                      .param = "chat_template_kwargs"};
-    context = more->get_object();
-  }
-  for (const rt::NamedText &special : model.tokenizer()->texts().specialTokens)
-    context[special.name] = special.text;
-  bool prompt = true;
-  f.boolean("add_generation_prompt", prompt);
-  context["add_generation_prompt"] = prompt;
-  f.refuse("continue_final_message", "false", "an answer is a message of its own");
-  f.refuse("chat_template", "\"\"", "the server's template is used");
-  f.refuse("documents", "[]", "put them into messages");
-  json::array messages;
-  if (auto error = readMessages(f.find("messages"), messages))
-    return error;
-  context["messages"] = std::move(messages);
-  return std::nullopt;
-}
-
-void readChatLengths(Fields &f, const Model &model, GenerationRequest &r) {
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  bool given = f.integer("max_completion_tokens", r.common.maxTokens, 1, most);
-  int64_t older = 0;
-  if (f.integer("max_tokens", older, 1, most) && !given) {
-    r.common.maxTokens = older;
-    given = true;
-  }
-  r.common.fillsContext = !given;
-  if (!given)
-    r.common.maxTokens = model.engine().limits().context;
-  bool logprobs = false;
-  f.boolean("logprobs", logprobs);
-  int32_t top = 0;
-  if (f.integer("top_logprobs", top, 0, rt::mostReported) && !logprobs)
-    f.fail("top_logprobs", "top_logprobs belong to logprobs: true");
-  if (logprobs)
-    r.common.sampling.logprobs = top;
-}
-
-/// The text that the template makes of the context.
-std::variant<std::string, ApiError> render(const Model &model, const json::object &context) {
-  JsonWriter text;
-  text.value(context);
-  rt::Result<std::string> prompt = model.chatTemplate()->render(text.str());
-  if (!prompt)
-    return ApiError{.message = "the chat template: " + prompt.status().message(),
-                    .param = "messages"};
-  return prompt.take();
-}
-
-std::optional<ApiError> needsChat(const Model &model) {
-  if (model.tokenizer() && model.chatTemplate())
-    return std::nullopt;
-  return ApiError{.message = model.tokenizer()
-                                 ? "the plan has no chat template: start the server with "
-                                   "--chat-template=FILE, or use /v1/completions"
-                                 : "the plan has no tokenizer, which chats need: compile it with "
-                                   "gpt2c --tokenizer",
-                  .code = "no_chat_template"};
-}
-
-} // namespace
-
-std::variant<GenerationRequest, ApiError> readChat(const json::value &body, const Model &model,
-                                                   const RequestLimits &limits) {
-  if (!body.is_object())
-    return noObject();
-  if (auto error = needsChat(model))
-    return *error;
-  Fields f(body.get_object());
-  GenerationRequest r;
-  r.chat = true;
-  json::object context;
-  if (auto error = readContext(f, model, context))
-    return *error;
-  if (auto error = readTools(f, model, context, r.tools))
-    return *error;
-  readCommon(f, model, limits, r);
-  readChatLengths(f, model, r);
-  if (auto error = finish(f, r, model))
-    return *error;
-  auto text = render(model, context);
-  if (auto *error = std::get_if<ApiError>(&text))
-    return *error;
-  // The template says what begins a text.
-  if (auto error = addText(std::get<std::string>(text), model, rt::AddBos::No, r.prompts))
-    return *error;
-  return r;
-}
-
-//===-- tokens ------------------------------------------------------------------------------===//
-
-std::variant<std::string, ApiError> tokenize(const json::value &body, const Model &model) {
-  if (!body.is_object())
-    return noObject();
-  Fields f(body.get_object());
-  std::string name;
-  f.text("model", name);
-  bool withTexts = false;
-  f.boolean("return_token_strs", withTexts);
-  std::vector<Prompt> prompts;
-  if (body.get_object().contains("messages")) {
-    if (auto error = needsChat(model))
-      return *error;
-    json::object context;
-    ToolFormat format = ToolFormat::None;
-    if (auto error = readContext(f, model, context))
-      return *error;
-    if (auto error = readTools(f, model, context, format))
-      return *error;
-    auto text = render(model, context);
-    if (auto *error = std::get_if<ApiError>(&text))
-      return *error;
-    if (auto error = addText(std::get<std::string>(text), model, rt::AddBos::No, prompts))
-      return *error;
-  } else if (auto error = readPrompts(f, model, {.prompts = 1}, prompts)) {
-    return *error;
-  }
-  f.finish();
-  if (f.error())
-    return *f.error();
-  JsonWriter w;
-  w.object().key("count").integer(int64_t(prompts[0].tokens.size()));
-  w.key("max_model_len").integer(model.engine().limits().context).key("tokens").array();
-  for (const int32_t token : prompts[0].tokens)
-    w.integer(token);
-  w.end();
-  if (withTexts && model.tokenizer()) {
-    w.key("token_strs").array();
-    for (const int32_t token : prompts[0].tokens)
-      w.text(model.tokenizer()->tokenBytes(token));
-    w.end();
-  }
-  w.end();
-  return w.take();
-}
-
-std::variant<std::string, ApiError> detokenize(const json::value &body, const Model &model) {
-  if (!body.is_object())
-    return noObject();
-  Fields f(body.get_object());
-  std::string name;
-  f.text("model", name);
-  std::vector<int32_t> ids;
-  if (!f.ids("tokens", ids) && !f.error())
-    f.fail("tokens", "there are no tokens");
-  f.finish();
-  if (f.error())
-    return *f.error();
-  if (!model.tokenizer())
-    return ApiError{.message = "the plan has no tokenizer: compile it with gpt2c --tokenizer"};
-  JsonWriter w;
-  w.object().key("prompt").text(model.tokenizer()->decode(ids)).end();
-  return w.take();
 }
 
 } // namespace gpt2c::serve

@@ -1,0 +1,25 @@
+// Parts of bodies that more than one route has. Only the files that read bodies include this.
+#pragma once
+
+#include "server/Fields.h"
+#include "server/GenerationRequest.h"
+
+namespace gpt2c::serve {
+
+/// What completions and chats have in common, but for prompt and lengths.
+void readCommon(Fields &f, const Model &model, const RequestLimits &limits, GenerationRequest &r);
+/// Fields that nobody knows, and a model that is not served.
+std::optional<ApiError> finish(Fields &f, const GenerationRequest &r, const Model &model);
+
+/// Adds a prompt of a text, unless no cut into tokens could make that short enough.
+std::optional<ApiError> addText(std::string_view text, const Model &model, rt::AddBos bos,
+                                std::vector<Prompt> &to);
+/// Field "prompt": a text, a list of texts, a list of ids, or a list of those.
+std::optional<ApiError> readPrompts(Fields &f, const Model &model, const RequestLimits &limits,
+                                    std::vector<Prompt> &to);
+/// The text that the model's template makes of "messages" and "tools"; how calls stand in answers.
+std::variant<std::string, ApiError> renderChat(Fields &f, const Model &model, ToolFormat &tools);
+
+ApiError noObject();
+
+} // namespace gpt2c::serve
