@@ -1,6 +1,7 @@
 #include "server/Exchange.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace gpt2c::serve {
@@ -11,9 +12,13 @@ void Mailbox::put(Item item) {
   std::lock_guard lock(mutex_);
   if (!wake_)
     return;
+  const bool ends = item.update.ending.has_value();
   items_.push_back(std::move(item));
-  if (items_.size() == 1)
+  if (!woken_ && (ends || items_.size() >= enough_)) {
+    woken_ = true;
+    enough_ = interval_;
     wake_();
+  }
 }
 
 void Mailbox::close() {
@@ -24,6 +29,7 @@ void Mailbox::close() {
 
 std::vector<Mailbox::Item> Mailbox::take() {
   std::lock_guard lock(mutex_);
+  woken_ = false;
   return std::exchange(items_, {});
 }
 
@@ -42,19 +48,23 @@ Exchange::~Exchange() {
 //===-- begin -------------------------------------------------------------------------------===//
 
 std::optional<ApiError> Exchange::start() {
-  // The engine's thread keeps the mailbox, never the exchange: what that holds ends elsewhere.
-  mailbox_ = std::make_shared<Mailbox>([weak = weak_from_this(), responder = responder_] {
-    responder->post([weak] {
-      if (auto self = weak.lock())
-        self->pump();
-    });
-  });
   const GenerationRequest &asked = writer_.asked();
+  // The engine's thread keeps the mailbox, never the exchange: what that holds ends elsewhere. A
+  // whole answer wants endings alone, a stream its first token at once.
+  constexpr size_t never = std::numeric_limits<size_t>::max();
+  mailbox_ = std::make_shared<Mailbox>(
+      [weak = weak_from_this(), responder = responder_] {
+        responder->post([weak] {
+          if (auto self = weak.lock())
+            self->pump();
+        });
+      },
+      asked.stream ? 1 : never, asked.stream ? size_t(service_.options().streamInterval) : never);
   int64_t prompt = 0;
   for (const Prompt &p : asked.prompts)
     prompt += int64_t(p.tokens.size()) * asked.n;
   const int64_t most = service_.options().maxQueuedTokens;
-  const int64_t queued = service_.queuedTokens_->load();
+  const int64_t queued = service_.metrics_->queuedTokens.load();
   if (most && queued > 0 && queued + prompt > most)
     return ApiError{.status = 429,
                     .message = std::to_string(queued) + " prompt tokens wait already, and " +
@@ -90,19 +100,21 @@ std::optional<ApiError> Exchange::submit(size_t choice) {
   const rt::Verdict verdict = rt::check(request, model_->engine().limits(), 0);
   if (verdict.refusal != rt::Refusal::None)
     return errorOf(verdict.refusal, verdict.status);
-  service_.queuedTokens_->fetch_add(tokens);
+  service_.metrics_->queuedTokens.fetch_add(tokens);
   rt::Submitted submitted = model_->engine().submit(
-      std::move(request), [mailbox = mailbox_, choice, queued = service_.queuedTokens_, tokens,
+      std::move(request), [mailbox = mailbox_, choice, metrics = service_.metrics_, tokens,
                            waits = true](const rt::Update &update) mutable {
         if (std::exchange(waits, false))
-          queued->fetch_sub(tokens);
+          metrics->queuedTokens.fetch_sub(tokens);
+        if (update.choice)
+          metrics->newTokensTotal.fetch_add(1, std::memory_order_relaxed);
         mailbox->put({choice, update, Clock::now()});
       });
   if (submitted) {
     ids_.push_back(submitted.id);
     return std::nullopt;
   }
-  service_.queuedTokens_->fetch_sub(tokens);
+  service_.metrics_->queuedTokens.fetch_sub(tokens);
   return errorOf(submitted.refusal, submitted.status);
 }
 
@@ -135,7 +147,7 @@ void Exchange::take(const Mailbox::Item &item) {
 
 void Exchange::count(size_t choice, const Mailbox::Item &item) {
   Times &t = times_[choice];
-  Metrics &m = service_.metrics_;
+  Metrics &m = *service_.metrics_;
   if (item.update.choice) {
     if (t.first == Clock::time_point()) {
       t.first = item.at;
@@ -144,7 +156,6 @@ void Exchange::count(size_t choice, const Mailbox::Item &item) {
       m.betweenTokens.observe(seconds(item.at - t.last));
     }
     t.last = item.at;
-    m.newTokensTotal.fetch_add(1, std::memory_order_relaxed);
   }
   if (item.update.ending)
     t.ending = *item.update.ending;
@@ -152,7 +163,7 @@ void Exchange::count(size_t choice, const Mailbox::Item &item) {
 
 void Exchange::countEnd(size_t choice) {
   const Times &t = times_[choice];
-  Metrics &m = service_.metrics_;
+  Metrics &m = *service_.metrics_;
   ++m.ended[size_t(t.ending.reason)];
   m.promptTokensTotal += t.ending.promptTokens;
   if (t.first == Clock::time_point())
@@ -210,7 +221,7 @@ void Exchange::leave(int status) {
   over_ = true;
   mailbox_->close();
   responder_->after({}, nullptr);
-  service_.metrics_.answered(http_.path, status);
+  service_.metrics_->answered(http_.path, status);
   if (service_.options().log) {
     double queue = 0, prefill = 0, decode = 0;
     for (const Times &t : times_)
@@ -241,7 +252,7 @@ void Exchange::gone() {
   if (over_)
     return;
   cancelChoices();
-  service_.metrics_.ended[size_t(rt::Finish::Caller)] += int64_t(times_.size() - ended_);
+  service_.metrics_->ended[size_t(rt::Finish::Caller)] += int64_t(times_.size() - ended_);
   leave(499); // as nginx logs it
 }
 

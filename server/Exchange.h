@@ -19,8 +19,10 @@ public:
     Clock::time_point at;
   };
 
-  /// `wake` is called for an item where none is there yet that it was called for.
-  explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
+  /// `wake` is called once until the next take(): when an ending is there, or so many items,
+  /// `first` the first time and `interval` later.
+  Mailbox(std::function<void()> wake, size_t first, size_t interval)
+      : wake_(std::move(wake)), enough_(first), interval_(interval) {}
   void put(Item item);
   std::vector<Item> take();
   /// Nothing is kept from now on and `wake` not called any more.
@@ -30,6 +32,9 @@ private:
   std::mutex mutex_; ///< of what follows; held while wake_ is called
   std::function<void()> wake_;
   std::vector<Item> items_;
+  size_t enough_;
+  const size_t interval_;
+  bool woken_ = false;
 };
 
 class Exchange : public std::enable_shared_from_this<Exchange> {

@@ -81,15 +81,18 @@ uint64_t Histogram::count() const {
 }
 
 void Histogram::write(std::string &to, const std::string &name, const std::string &labels) const {
+  const auto line = [&](const char *suffix, const std::string &more, const std::string &value) {
+    to.append(name).append(suffix).append("{").append(labels).append(more).append("} ");
+    to.append(value).append("\n");
+  };
   uint64_t all = 0;
   for (size_t i = 0; i <= bounds_.size(); ++i) {
     all += counts_[i].load(std::memory_order_relaxed);
-    to += name + "_bucket{" + labels + ",le=\"" +
-          (i < bounds_.size() ? numberText(bounds_[i]) : "+Inf") + "\"} " + std::to_string(all) +
-          "\n";
+    const std::string bound = i < bounds_.size() ? numberText(bounds_[i]) : "+Inf";
+    line("_bucket", ",le=\"" + bound + "\"", std::to_string(all));
   }
-  to += name + "_sum{" + labels + "} " + numberText(sum_.load(std::memory_order_relaxed)) + "\n";
-  to += name + "_count{" + labels + "} " + std::to_string(all) + "\n";
+  line("_sum", "", numberText(sum_.load(std::memory_order_relaxed)));
+  line("_count", "", std::to_string(all));
 }
 
 void Metrics::answered(const std::string &path, int status) {

@@ -78,7 +78,7 @@ HttpResponse Service::errorResponse(const ApiError &error, const std::string &re
 
 void Service::count(const HttpRequest &request, int status) {
   const bool known = status != 404 && status != 405;
-  metrics_.answered(known ? request.path : "other", status);
+  metrics_->answered(known ? request.path : "other", status);
   const bool watches = request.path == "/health" || request.path == "/metrics";
   if (options_.log && !(watches && status == 200))
     logLine(request, status, 0, {});
@@ -270,7 +270,7 @@ void Service::dispatch(const KnownRoute &route, const HttpRequest &request,
     std::optional<rt::EngineStats> stats;
     if (model)
       stats = model->engine().stats();
-    return give(metrics_.page(model ? model->names().front() : "", stats ? &*stats : nullptr),
+    return give(metrics_->page(model ? model->names().front() : "", stats ? &*stats : nullptr),
                 "text/plain; version=0.0.4; charset=utf-8");
   }
   if (path == "/admin/reload") {

@@ -63,7 +63,7 @@ public:
   static HttpResponse errorResponse(const ApiError &error, const std::string &requestId = {});
 
   const ServiceOptions &options() const { return options_; }
-  Metrics &metrics() { return metrics_; }
+  Metrics &metrics() { return *metrics_; }
 
 private:
   friend class Exchange;
@@ -86,9 +86,9 @@ private:
   void logLine(const HttpRequest &request, int status, double seconds, const LogFields &more);
 
   const ServiceOptions options_;
-  Metrics metrics_;
+  /// The engine's threads count, too, and may end later.
+  const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
   std::atomic<bool> draining_ = false;
-  std::shared_ptr<std::atomic<int64_t>> queuedTokens_ = std::make_shared<std::atomic<int64_t>>(0);
   mutable std::mutex mutex_; ///< of what follows
   std::shared_ptr<Model> model_;
   std::set<std::shared_ptr<Exchange>> active_;
