@@ -15,9 +15,9 @@ std::optional<ApiError> textOfContent(const json::value &content, json::value &t
     return std::nullopt;
   }
   std::string text;
-  const ApiError wrong{.message = "a message's content must be a text or a list of "
-                                  "{\"type\":\"text\",\"text\":..}; other kinds are not supported",
-                       .param = "messages"};
+  ApiError wrong{.message = "a message's content must be a text or a list of "
+                            "{\"type\":\"text\",\"text\":..}; other kinds are not supported",
+                 .param = "messages"};
   if (!content.is_array())
     return wrong;
   for (const json::value &part : content.get_array()) {
@@ -51,8 +51,8 @@ void readArguments(json::object &message) {
 }
 
 std::optional<ApiError> readMessages(const json::value *messages, json::array &to) {
-  const ApiError wrong{.message = "messages must be a list of at least one object with a role",
-                       .param = "messages"};
+  ApiError wrong{.message = "messages must be a list of at least one object with a role",
+                 .param = "messages"};
   if (!messages || !messages->is_array() || messages->get_array().empty())
     return wrong;
   for (const json::value &item : messages->get_array()) {

@@ -194,7 +194,7 @@ std::string Connection::headOf(const HttpResponse &response, bool stream) const 
   head += reasonOf(response.status);
   head += "\r\nContent-Type: " + response.contentType + "\r\nServer: gpt2c\r\n";
   for (const auto &[name, value] : response.headers)
-    head += name + ": " + value + "\r\n";
+    head.append(name).append(": ").append(value).append("\r\n");
   if (!stream)
     head += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
   else if (chunked_)
@@ -342,7 +342,7 @@ void Connection::lost() {
     gone();
 }
 
-void Connection::abort() { close(); }
+void Connection::abort() { lost(); }
 
 void Connection::closeIfIdle() {
   if (idle_ && buffer_.size() == 0)

@@ -178,10 +178,10 @@ std::optional<ApiError> readPrompts(Fields &f, const Model &model, const Request
     return ApiError{.message = "there is no prompt", .param = "prompt"};
   if (prompt->is_string())
     return addText(textOf(*prompt), model, bos, to);
-  const ApiError wrong{.message = "prompt must be a text, a list of token ids, or a list of at "
-                                  "least one and at most " +
-                                  std::to_string(limits.prompts) + " of one kind of these",
-                       .param = "prompt"};
+  ApiError wrong{.message = "prompt must be a text, a list of token ids, or a list of at "
+                            "least one and at most " +
+                            std::to_string(limits.prompts) + " of one kind of these",
+                 .param = "prompt"};
   if (!prompt->is_array() || prompt->get_array().empty())
     return wrong;
   const json::array &items = prompt->get_array();

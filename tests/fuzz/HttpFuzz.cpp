@@ -67,9 +67,9 @@ void checkStream(std::string_view body) {
   }
 }
 
-void answer(Fixture &fixture, HttpRequest request) {
+void answer(Fixture &fixture, const HttpRequest &request) {
   const auto client = std::make_shared<toy::Client>();
-  fixture.service.handle(std::move(request), client);
+  fixture.service.handle(request, client);
   client->wait();
   require(client->over, "there is an answer");
   const HttpResponse &r = client->response;

@@ -26,8 +26,8 @@ protected:
     service_->handle(std::move(request), client);
     return client;
   }
-  HttpResponse answer(HttpRequest request) {
-    auto client = ask(std::move(request));
+  HttpResponse answer(const HttpRequest &request) {
+    auto client = ask(request);
     client->wait();
     return client->response;
   }
@@ -508,7 +508,7 @@ TEST_F(ServiceTest, AnIdOfTheClientsComesBack) {
   auto idOf = [&](const std::string &given) {
     HttpRequest r = post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 2}});
     r.requestId = given;
-    for (const auto &[name, value] : answer(std::move(r)).headers)
+    for (const auto &[name, value] : answer(r).headers)
       if (name == "X-Request-Id")
         return value;
     return std::string();
