@@ -276,6 +276,16 @@ def drain():
     expect(got[-1]["choices"][0]["finish_reason"] == "length", "a drained answer is whole")
     expect(server.process.wait(60) == 0, "a drained server ends with 0")
 
+    server = Server("--drain-timeout=0.02")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(body),
+                       {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    server.process.send_signal(signal.SIGTERM)
+    got = events(answer.read().decode())
+    expect(got[-1]["choices"][0]["finish_reason"] == "abort", f"what takes too long: {got[-1]}")
+    expect(server.process.wait(60) == 0, "a server that does not wait ends with 0")
+
     server = Server()
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("POST", "/v1/completions", json.dumps(body),

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <mutex>
 
 namespace gpt2c {
@@ -99,12 +100,21 @@ void Program::drain(serve::Service &service, serve::HttpServer &server) {
   say("draining " + std::to_string(service.active()) + " requests; a second signal ends at once");
   service.drain();
   server.drain();
-  const Clock::time_point begun = Clock::now();
-  std::unique_lock lock(mutex_);
-  while (service.active() > 0 && secondsSince(begun) < flags_.drainTimeout)
-    changed_.wait_for(lock, std::chrono::milliseconds(10));
-  if (const size_t left = service.active())
-    say("note: " + std::to_string(left) + " requests did not end in time");
+  const auto wait = [&](double seconds, const std::function<int64_t()> &left) {
+    const Clock::time_point begun = Clock::now();
+    std::unique_lock lock(mutex_);
+    while (left() > 0 && secondsSince(begun) < seconds)
+      changed_.wait_for(lock, std::chrono::milliseconds(10));
+    return left();
+  };
+  const auto answers = [&] { return int64_t(service.active()); };
+  if (const int64_t left = wait(flags_.drainTimeout, answers)) {
+    say("note: " + std::to_string(left) + " requests did not end in time, and end now");
+    service.cancelAll();
+    wait(5, answers);
+  }
+  // What is made may not be sent yet: a connection ends behind its answer.
+  wait(3, [&] { return service.metrics().connections.load(); });
 }
 
 rt::Status Program::run() {
