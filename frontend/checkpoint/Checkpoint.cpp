@@ -42,6 +42,11 @@ llvm::Expected<std::unique_ptr<Module>> importModel(llvm::StringRef path,
   const std::string model = inFolder(path, "model.onnx");
   if (llvm::sys::fs::exists(model))
     return importOnnx(model, options);
+  if (llvm::sys::fs::exists(inFolder(path, "adapter_config.json")))
+    return makeError(ExitCode::Unsupported,
+                     "'" + path +
+                         "' has an adapter, which changes the weights of a model: merge "
+                         "both with peft's merge_and_unload and save the result");
   if (llvm::sys::fs::exists(inFolder(path, "config.json")))
     return importCheckpoint(path, options);
   return makeError(ExitCode::Io, "'" + path +

@@ -132,6 +132,14 @@ TEST_F(CheckpointFolder, TakesModelOnnxFirst) {
   expectRefused(ExitCode::InvalidModel, {"model.onnx"});
 }
 
+TEST_F(CheckpointFolder, Adapters) {
+  take("llama");
+  writeFile("adapter_config.json", "{}");
+  expectRefused(ExitCode::Unsupported, {"has an adapter", "merge_and_unload"});
+  fs::remove(folder_ / "config.json");
+  expectRefused(ExitCode::Unsupported, {"has an adapter", "merge_and_unload"});
+}
+
 TEST_F(CheckpointFolder, ConfigsThatAreNone) {
   take("llama");
   writeFile("config.json", "{");
