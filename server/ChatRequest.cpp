@@ -110,15 +110,13 @@ std::optional<ApiError> readTools(Fields &f, const Model &model, json::object &c
   return std::nullopt;
 }
 
-std::optional<ApiError> readContext(Fields &f, const Model &model, json::object &context) {
+std::optional<ApiError> readContext(Fields &f, json::object &context) {
   if (const json::value *more = f.find("chat_template_kwargs")) {
     if (!more->is_object())
       return ApiError{.message = "chat_template_kwargs must be an object",
                       .param = "chat_template_kwargs"};
     context = more->get_object();
   }
-  for (const rt::NamedText &special : model.tokenizer()->texts().specialTokens)
-    context[special.name] = special.text;
   bool prompt = true;
   f.boolean("add_generation_prompt", prompt);
   context["add_generation_prompt"] = prompt;
@@ -153,7 +151,7 @@ void readChatLengths(Fields &f, const Model &model, GenerationRequest &r) {
 }
 
 std::optional<ApiError> needsChat(const Model &model) {
-  if (model.tokenizer() && model.chatTemplate())
+  if (model.chat())
     return std::nullopt;
   return ApiError{.message = model.tokenizer()
                                  ? "the plan has no chat template: start the server with "
@@ -169,13 +167,13 @@ std::variant<std::string, ApiError> renderChat(Fields &f, const Model &model, To
   if (auto error = needsChat(model))
     return *error;
   json::object context;
-  if (auto error = readContext(f, model, context))
+  if (auto error = readContext(f, context))
     return *error;
   if (auto error = readTools(f, model, context, tools))
     return *error;
   JsonWriter text;
   text.value(context);
-  rt::Result<std::string> prompt = model.chatTemplate()->render(text.str());
+  rt::Result<std::string> prompt = model.chat()->text({}, text.str());
   if (!prompt)
     return ApiError{.message = "the chat template: " + prompt.status().message(),
                     .param = "messages"};

@@ -19,15 +19,16 @@ static std::string fingerprintOf(const rt::Plan &plan) {
   return text;
 }
 
-/// The template of the plan's tokenizer that is named "default", or its only one.
-static const std::string *templateOf(const rt::Tokenizer *tokenizer) {
-  if (!tokenizer)
-    return nullptr;
-  const std::vector<rt::NamedText> &all = tokenizer->texts().chatTemplates;
-  const auto usual = std::ranges::find(all, "default", &rt::NamedText::name);
-  if (usual != all.end())
-    return &usual->text;
-  return all.size() == 1 ? &all[0].text : nullptr;
+/// The template that speaks of tools: the one named so, else the usual one; "" where there is none.
+static std::string_view templateForTools(const rt::Tokenizer &tokenizer) {
+  std::string_view found;
+  for (const rt::NamedText &known : tokenizer.texts().chatTemplates)
+    if (found.empty() || known.name == "tool_use" || known.name == "default") {
+      found = known.text;
+      if (known.name == "tool_use")
+        break;
+    }
+  return found;
 }
 
 rt::Result<std::shared_ptr<Model>> Model::create(std::unique_ptr<rt::Session> session,
@@ -42,15 +43,16 @@ rt::Result<std::shared_ptr<Model>> Model::create(std::unique_ptr<rt::Session> se
   model->created_ = std::time(nullptr);
   model->fingerprint_ = fingerprintOf(model->session_->plan());
 
-  const std::string *source = templateOf(model->tokenizer());
-  if (options.chatTemplate)
-    source = &*options.chatTemplate;
-  if (source) {
-    rt::Result<rt::ChatTemplate> parsed = rt::ChatTemplate::parse(*source);
-    if (!parsed)
-      return {parsed.status().code(), "the chat template: " + parsed.status().message()};
-    model->template_ = parsed.take();
-    model->tools_ = options.tools.value_or(toolFormatOf(*source));
+  const std::string_view source = options.chatTemplate ? std::string_view(*options.chatTemplate)
+                                  : model->tokenizer_  ? templateForTools(*model->tokenizer_)
+                                                       : std::string_view();
+  if (model->tokenizer_ && !source.empty()) {
+    rt::Result<rt::Chat> chat =
+        rt::Chat::of(*model->tokenizer_, options.chatTemplate ? source : std::string_view());
+    if (!chat)
+      return {chat.status().code(), "the chat template: " + chat.status().message()};
+    model->chat_ = chat.take();
+    model->tools_ = options.tools.value_or(toolFormatOf(source));
   }
   model->ends_ = rt::endsOfText(*model->session_, model->tokenizer());
   model->special_ = model->ends_;

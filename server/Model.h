@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/engine/EngineThread.h"
-#include "runtime/text/ChatTemplate.h"
+#include "runtime/text/Chat.h"
 #include "runtime/text/Tokenizer.h"
 #include "server/ToolCalls.h"
 
@@ -34,7 +34,8 @@ public:
   std::string device() const { return session_->backend().name(); }
   /// Null where the plan has none.
   const rt::Tokenizer *tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
-  const rt::ChatTemplate *chatTemplate() const { return template_ ? &*template_ : nullptr; }
+  /// Null where there is no chat template.
+  const rt::Chat *chat() const { return chat_ ? &*chat_ : nullptr; }
   ToolFormat tools() const { return tools_; }
   /// Tokens that end a text.
   const std::vector<int32_t> &ends() const { return ends_; }
@@ -53,7 +54,7 @@ private:
   std::vector<std::string> names_;
   std::unique_ptr<rt::Session> session_;
   std::optional<rt::Tokenizer> tokenizer_;
-  std::optional<rt::ChatTemplate> template_;
+  std::optional<rt::Chat> chat_;
   ToolFormat tools_ = ToolFormat::None;
   std::vector<int32_t> ends_, special_;
   size_t longestText_ = 0;

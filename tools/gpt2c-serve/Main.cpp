@@ -61,8 +61,7 @@ static std::string described(const serve::Model &model) {
   return "'" + model.names().front() + "' on " + model.device() + ", " +
          std::to_string(limits.sequences) + " sequences at once, " + std::to_string(limits.pages) +
          " pages of " + std::to_string(limits.pageTokens) + " tokens" +
-         (model.chatTemplate() ? "" : ", no chat template") +
-         (model.tokenizer() ? "" : ", no tokenizer");
+         (model.chat() ? "" : ", no chat template") + (model.tokenizer() ? "" : ", no tokenizer");
 }
 
 void Program::signalled(int signal) {
