@@ -6,7 +6,6 @@ Each is a function of (rng, choices) as in choices.py. `T` is the number of toke
 text, those of a past among them.
 """
 
-import os
 
 import numpy as np
 from onnx import TensorProto
@@ -201,11 +200,10 @@ def of_probabilities(rng, c):
     )
 
 
-# Drawn where GPT2C_MEANING_SIZES is set: sizes of slices by negative bounds are not yet what ONNX
-# says for texts that are shorter.
-SIZES = [of_sizes] * 3 if os.environ.get("GPT2C_MEANING_SIZES") else []
 TWISTS = [
-    *SIZES,
+    of_sizes,
+    of_sizes,
+    of_sizes,
     of_lengths,
     of_lengths,
     of_lengths,
