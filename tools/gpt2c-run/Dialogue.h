@@ -1,6 +1,7 @@
 // What gpt2c-run -i keeps between turns: one text that grows, or a chat.
 #pragma once
 
+#include "runtime/device/Rows.h"
 #include "runtime/text/Chat.h"
 
 #include <memory>

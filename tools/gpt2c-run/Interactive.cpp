@@ -210,7 +210,9 @@ rt::Status Conversation::regenerate() {
 }
 
 rt::Result<bool> Conversation::obey(std::string_view command) {
-  auto goesOn = [](rt::Status s) { return s.ok() ? rt::Result<bool>(true) : rt::Result<bool>(s); };
+  auto goesOn = [](const rt::Status &s) {
+    return s.ok() ? rt::Result<bool>(true) : rt::Result<bool>(s);
+  };
   const size_t space = std::min(command.find(' '), command.size());
   const std::string_view name = command.substr(0, space);
   std::string argument(command.substr(space));

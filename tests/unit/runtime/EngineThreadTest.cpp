@@ -129,6 +129,7 @@ TEST_F(EngineThreadTest, TurnsEndWhereOthersWait) {
   over = true;
   for (std::thread &t : busy)
     t.join();
+  engine_.reset(); // its last turn ends with what is above
 }
 
 TEST_F(EngineThreadTest, ItsEndIsEveryRequestsEnd) {
