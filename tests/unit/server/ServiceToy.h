@@ -93,10 +93,11 @@ public:
         ADD_FAILURE() << "no answer";
         return;
       }
-      const std::function<void()> work = std::move(work_.front());
+      std::function<void()> work = std::move(work_.front());
       work_.pop_front();
       lock.unlock();
       work();
+      work = nullptr; // what it holds may lock mailboxes, whose locks are held around post()
       lock.lock();
     }
   }
