@@ -42,7 +42,7 @@ nb::list remarks(const OpenPlan &p) {
   return out;
 }
 
-Ids encode(const rt::Tokenizer &t, nb::bytes bytes, bool allowSpecial, bool addSpecial) {
+Ids encode(const rt::Tokenizer &t, const nb::bytes &bytes, bool allowSpecial, bool addSpecial) {
   const std::string_view text(bytes.c_str(), bytes.size());
   nb::gil_scoped_release released;
   return t.encode(text, {.allowSpecial = allowSpecial,
@@ -64,7 +64,7 @@ std::optional<nb::dict> advice(const rt::Tokenizer &t) {
 }
 
 /// The prompt of a conversation; `source`: a template in place of the tokenizer's, or "".
-nb::bytes renderChat(const rt::Tokenizer &t, nb::bytes context, nb::bytes source) {
+nb::bytes renderChat(const rt::Tokenizer &t, const nb::bytes &context, const nb::bytes &source) {
   const std::string_view json(context.c_str(), context.size()), text(source.c_str(), source.size());
   auto rendered = [&] {
     nb::gil_scoped_release released;
