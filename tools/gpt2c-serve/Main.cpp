@@ -39,7 +39,8 @@ private:
   const Clock::time_point begun_ = Clock::now();
   std::mutex mutex_; ///< of what follows
   std::condition_variable changed_;
-  int ends_ = 0; ///< signals to end
+  int ends_ = 0;         ///< signals to end
+  bool starting_ = true; ///< nothing is answered yet: a signal to end does so at once
   bool loading_ = true, wantsReload_ = false;
 };
 
@@ -68,7 +69,7 @@ void Program::signalled(int signal) {
   std::lock_guard lock(mutex_);
   if (signal == SIGHUP) {
     wantsReload_ = !loading_;
-  } else if (++ends_ > 1 || loading_) {
+  } else if (++ends_ > 1 || starting_) {
     std::fflush(stderr);
     std::_Exit(0);
   }
@@ -137,6 +138,10 @@ rt::Status Program::run() {
   if (!model)
     return model.status();
   const std::string what = described(**model);
+  {
+    std::lock_guard lock(mutex_);
+    starting_ = false;
+  }
   service.setModel(model.take());
   say("ready in " + std::to_string(secondsSince(begun_)).substr(0, 5) + " s: " + what);
 
