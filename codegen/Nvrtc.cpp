@@ -218,7 +218,8 @@ Expected<std::unique_ptr<Nvrtc>> Nvrtc::load(StringRef cudaPath) {
 /// Updates of a toolkit have the version of their release: sizes and headers tell them apart.
 void Nvrtc::takeFingerprint() {
   uint64_t size = 0;
-  (void)fs::file_size(libraryPath_, size);
+  if (fs::file_size(libraryPath_, size))
+    size = 0; // not to be told
   fingerprint_ = version() + " " + std::to_string(size);
   for (const char *option : options())
     fingerprint_ += std::string(" ") + option;

@@ -1,5 +1,6 @@
 #include "tools/common/WeightFolder.h"
 
+#include "ir/Error.h"
 #include "tools/common/CommandLine.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -18,9 +19,11 @@ void WeightFolder::store(uint64_t hash, const Tensor &t) {
   std::string path = file(hash);
   if (error_ || (!llvm::sys::fs::file_size(path, size) && size == t.bytes()))
     return;
-  (void)llvm::sys::fs::create_directories(path_); // where this fails, so does the write
-  error_ =
-      writeOutput(path, [&](llvm::raw_ostream &os) { os.write(t.byteArray().data(), t.bytes()); });
+  if (std::error_code e = llvm::sys::fs::create_directories(path_))
+    error_ = makeError(ExitCode::Io, "cannot create '" + path_ + "': " + e.message());
+  else
+    error_ = writeOutput(path,
+                         [&](llvm::raw_ostream &os) { os.write(t.byteArray().data(), t.bytes()); });
 }
 
 Tensor WeightFolder::load(uint64_t hash, const Type &type) const {
