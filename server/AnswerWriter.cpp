@@ -282,6 +282,13 @@ void AnswerWriter::writeCalls(JsonWriter &w, const Choice &c, bool event) const 
 
 //===-- whole answers -----------------------------------------------------------------------===//
 
+void AnswerWriter::writeTokenIds(JsonWriter &w, const Choice &c) {
+  w.key("token_ids").array();
+  for (const int32_t id : c.ids)
+    w.integer(id);
+  w.end();
+}
+
 void AnswerWriter::writeCompletion(JsonWriter &w, size_t index, Choice &c) const {
   w.object().key("index").integer(int64_t(index)).key("text").text(c.text).key("logprobs");
   if (asked_.logprobs())
@@ -291,12 +298,8 @@ void AnswerWriter::writeCompletion(JsonWriter &w, size_t index, Choice &c) const
   writeEnding(w, c);
   if (!c.prompt.empty())
     writePromptLogprobs(w, c);
-  if (asked_.tokenIds) {
-    w.key("token_ids").array();
-    for (const int32_t id : c.ids)
-      w.integer(id);
-    w.end();
-  }
+  if (asked_.tokenIds)
+    writeTokenIds(w, c);
   w.end();
 }
 
@@ -316,12 +319,8 @@ void AnswerWriter::writeMessage(JsonWriter &w, size_t index, const Choice &c) co
   else
     w.null();
   writeEnding(w, c);
-  if (asked_.tokenIds) {
-    w.key("token_ids").array();
-    for (const int32_t id : c.ids)
-      w.integer(id);
-    w.end();
-  }
+  if (asked_.tokenIds)
+    writeTokenIds(w, c);
   w.end();
 }
 

@@ -66,6 +66,7 @@ private:
   void writeChatToken(JsonWriter &w, int32_t token, double logprob) const;
   void writePromptLogprobs(JsonWriter &w, const Choice &c) const;
   void writeCalls(JsonWriter &w, const Choice &c, bool event) const;
+  static void writeTokenIds(JsonWriter &w, const Choice &c);
   void writeCompletion(JsonWriter &w, size_t index, Choice &c) const;
   void writeMessage(JsonWriter &w, size_t index, const Choice &c) const;
   std::string event(size_t index, Choice &c);
