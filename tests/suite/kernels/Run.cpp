@@ -180,8 +180,10 @@ void Run::launch(int kernel, const Grid &grid, const Arguments &arguments) {
   if (!list)
     throw CaseFailure{toString(list.takeError())};
   const std::array<unsigned, 3> blocks = blocksOf(grid);
-  if (isDry())
+  if (isDry()) {
+    suite_.launched_.insert(kernel);
     return;
+  }
   expect(k.refusal.empty(), k.refusal);
   union Slot {
     uint64_t word;

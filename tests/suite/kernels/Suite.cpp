@@ -81,14 +81,33 @@ template <typename Key> void Suite::selectOne(double enough, Key key) {
   cases_ = std::move(kept);
 }
 
-bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch, const std::string &cacheFolder,
+std::set<int> Suite::launched() {
+  dry_ = true;
+  launched_.clear();
+  for (const Case &test : cases_) {
+    Run run(*this, 0);
+    try {
+      test.body(run);
+    } catch (const CaseFailure &) {
+      // It fails again when it runs.
+    }
+  }
+  dry_ = false;
+  return launched_;
+}
+
+bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch, const Options &options,
                     std::map<std::string, std::vector<char>> &images) {
   std::map<std::string, std::vector<KernelSource>> groups;
   for (const Case &test : cases_)
     groups.try_emplace(test.group);
-  for (const Kernel &kernel : kernels_)
+  const bool selection = options.oneOfEach || options.smoke || !options.filters.empty();
+  const std::set<int> wanted = selection ? launched() : std::set<int>();
+  for (auto [number, kernel] : llvm::enumerate(kernels_))
     if (auto it = groups.find(kernel.group); it != groups.end())
-      it->second.push_back(kernel.source);
+      if (!selection || wanted.contains(int(number)))
+        it->second.push_back(kernel.source);
+  std::erase_if(groups, [](const auto &group) { return group.second.empty(); });
   std::vector<std::string> texts;
   for (const auto &[name, sources] : groups)
     texts.push_back(moduleSource(sources));
@@ -96,7 +115,7 @@ bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch, const std::stri
   for (const auto &[name, sources] : groups)
     programs.push_back({name + ".cu", texts[programs.size()]});
   const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
-  KernelCache cache(cacheFolder);
+  KernelCache cache(options.kernelCache);
   auto built = buildKernels(nvrtc, programs, {{arch}, threads}, cache);
   if (!built) {
     llvm::errs() << toString(built.takeError()) << "\n";
@@ -153,7 +172,7 @@ int Suite::run(const Options &options) {
   if (!nvrtc)
     return suite::skipped(toString(nvrtc.takeError()));
   std::map<std::string, std::vector<char>> images;
-  if (!compile(**nvrtc, arch, options.kernelCache, images))
+  if (!compile(**nvrtc, arch, options, images))
     return 1;
   if (options.compileOnly) {
     // What a block of Hopper may have.

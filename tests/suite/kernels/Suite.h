@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <source_location>
 #include <span>
 #include <string>
@@ -156,8 +157,11 @@ private:
   template <typename Key> void selectOne(double enough, Key key);
   int list() const;
   int checkArguments();
-  /// Compiles the kernels of the cases, a module for each group.
-  bool compile(const Nvrtc &nvrtc, const std::string &arch, const std::string &cacheFolder,
+  /// The numbers of the kernels that the cases launch, by dry runs of them.
+  std::set<int> launched();
+  /// Compiles the kernels of the cases, of a selection those alone that it launches, a module for
+  /// each group.
+  bool compile(const Nvrtc &nvrtc, const std::string &arch, const Options &options,
                std::map<std::string, std::vector<char>> &images);
 
   std::vector<Kernel> kernels_;
@@ -165,6 +169,7 @@ private:
   std::map<std::string, int> kernelsOf_;
   std::vector<Case> cases_;
   bool dry_ = false;
+  std::set<int> launched_; ///< in dry runs
   std::shared_ptr<rt::cuda::CudaDevice> device_;
   std::map<std::string, rt::cuda::Module> modules_;
 };
