@@ -25,6 +25,9 @@ set(links_llvm gpt2c_dep_llvm)
 set(links_plan gpt2c_plan_format)
 set(links_tests GTest::gtest)
 
+# Unit tests call optimised libraries; optimised whole they take half as long again to compile.
+set(GPT2C_TEST_OPTIMISATION $<$<NOT:$<CONFIG:Debug>>:-O1>)
+
 # gpt2c_precompile(<group> <program> PARTS <part>... TARGETS <target>...): gives those targets that
 # exist the headers of std and of the parts: llvm, plan, tests. program: whether they are programs.
 function(gpt2c_precompile group program)
@@ -46,6 +49,9 @@ function(gpt2c_precompile group program)
         target_precompile_headers(${pch} PRIVATE ${headers_${part}})
         target_link_libraries(${pch} PRIVATE ${links_${part}})
       endforeach()
+      if("tests" IN_LIST arg_PARTS)
+        target_compile_options(${pch} PRIVATE ${GPT2C_TEST_OPTIMISATION})
+      endif()
       if(program)
         set_target_properties(${pch} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
         target_compile_options(${pch} PRIVATE -fPIE)

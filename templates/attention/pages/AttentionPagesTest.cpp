@@ -139,7 +139,8 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
     const std::vector<double> state = call.appended(kv.values, qkv.values);
     const double scale = 1 / std::sqrt(double(c.headDim));
     std::vector<double> want(size_t(call.rows) * call.width()), magnitude(want.size());
-    call.attend(state, qkv.values, scale, want, magnitude);
+    if (!run.isDry())
+      call.attend(state, qkv.values, scale, want, magnitude);
     std::fill(want.begin() + ptrdiff_t(call.tokens) * call.width(), want.end(), NAN);
     // In fp16 and bf16 probabilities are rounded; in fp32 operands of products are, twice.
     const double rounding = c.x == Scalar::F16 ? 6e-4 : c.x == Scalar::BF16 ? 8 * 6e-4 : 4e-6;

@@ -3,10 +3,12 @@
 // spelling of masks, norms, GELU, heads and past. Up to names, sizes and where constants stand.
 #include "frontend/Import.h"
 #include "passes/Pipeline.h"
+#include "tests/unit/Nightly.h"
 #include "tests/unit/SharedDir.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/xxhash.h"
 
 #include <gtest/gtest.h>
 
@@ -157,8 +159,12 @@ std::string nameOf(const std::string &folder) {
 }
 
 /// No pass relies on what another would have done.
+/// Every pass by night, else every fourth: together the models leave out each several times.
 void expectAnyPassCanBeLeftOut(const std::string &folder) {
-  for (const Pass &pass : allPasses()) {
+  const size_t step = test::nightly() ? 1 : 4,
+               first = llvm::xxh3_64bits(fs::path(folder).filename().string()) % step;
+  for (size_t i = first; i < allPasses().size(); i += step) {
+    const Pass &pass = allPasses()[i];
     auto module = importOnnx(folder + "/model.onnx");
     ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
     std::vector<Remark> remarks;

@@ -1,5 +1,6 @@
 // The whole pipeline on random GPT-2 graphs: after every pass the values are those of the exported
 // graph, what is GPT-2 is recognised, whatever its spelling, and no pass changes what it left.
+#include "tests/unit/Nightly.h"
 #include "tests/unit/passes/PipelineProof.h"
 #include "tests/unit/passes/Preserved.h"
 
@@ -58,8 +59,8 @@ void testLeftOut(uint64_t seed) {
   EXPECT_EQ(PipelineProof(g).run({pass.name.str()}), "") << "without " << pass.name.str();
 }
 
-TEST(PipelineProperty, RandomGpt) { forSeeds(testPipeline, 500); }
-TEST(PipelineProperty, EveryPassTwice) { forSeeds(testIdempotence, 200); }
+TEST(PipelineProperty, RandomGpt) { forSeeds(testPipeline, nightly() ? 2000 : 150); }
+TEST(PipelineProperty, EveryPassTwice) { forSeeds(testIdempotence, nightly() ? 1000 : 80); }
 /// Norms of two elements that are nearly equal: rounding weights to fp32 moves a logit by 8e-4, a
 /// pass by 2e-5.
 TEST(PipelineProperty, NormsThatMagnifyRounding) {
@@ -70,6 +71,6 @@ TEST(PipelineProperty, NormsThatMagnifyRounding) {
   EXPECT_EQ(PipelineProof(g).run(), "");
 }
 
-TEST(PipelineProperty, AnyPassLeftOut) { forSeeds(testLeftOut, 400); }
+TEST(PipelineProperty, AnyPassLeftOut) { forSeeds(testLeftOut, nightly() ? 2000 : 120); }
 
 } // namespace

@@ -47,8 +47,12 @@ struct Compiled {
   }
 
   static const Compiled &at(DType precision) {
-    static const Compiled single(DType::F32), half(DType::F16);
-    return precision == DType::F16 ? half : single;
+    if (precision == DType::F16) {
+      static const Compiled half(DType::F16);
+      return half;
+    }
+    static const Compiled single(DType::F32);
+    return single;
   }
 };
 
