@@ -32,7 +32,8 @@ try:
 except ModuleNotFoundError as e:
     skip(f"{e.name} for Python is missing (scripts/setup.sh --tests)")
 
-# Each case is compiled in every mode; a mode that gpt2c does not have is left out.
+# How each case is compiled; a mode that gpt2c does not have is left out. The check changes no plan:
+# the recognisers are on their own only where it did not let a plan through.
 MODES = {"verified": (), "recognisers": ("--verify=off",)}
 
 
@@ -78,6 +79,9 @@ def one(task):
         result["modes"] = {mode: ("invalid", str(e)[:200]) for mode in wanted}
         wanted = {}
     for mode, flags in wanted.items():
+        if result["modes"].get("verified", ("",))[0] == "equal":
+            result["modes"][mode] = result["modes"]["verified"]
+            continue
         outcome = prepared_case.check(flags)
         result["modes"][mode] = tuple(outcome)
         if outcome.state in ("wrong", "crash"):
@@ -89,8 +93,15 @@ def one(task):
     return result
 
 
+def is_false_alarm(modes):
+    """Whether the check refused a plan that is equal to ONNX Runtime."""
+    state, why = modes.get("verified", ("", ""))
+    alone = modes.get("recognisers", ("", ""))[0]
+    return state == "refused" and "gpt2c: 8:" in why and alone == "equal"
+
+
 def report(results, took):
-    """Counts of each mode, then refusals by reason. True where nothing is wrong."""
+    """Counts of each mode. True where nothing is wrong."""
     good = True
     by_mode = collections.defaultdict(collections.Counter)
     for r in results:
@@ -98,6 +109,7 @@ def report(results, took):
             by_mode[mode][state] += 1
             if state == "refused" and "gpt2c: 8:" in why:
                 by_mode[mode]["of them by verification"] += 1
+        by_mode["verified"]["false alarms"] += is_false_alarm(r["modes"])
     for mode, counts in by_mode.items():
         good = good and not counts["wrong"] and not counts["crash"]
         print(
@@ -108,6 +120,7 @@ def report(results, took):
                     "equal",
                     "refused",
                     "of them by verification",
+                    "false alarms",
                     "wrong",
                     "crash",
                     "invalid",
@@ -151,6 +164,12 @@ def main():
                         + "\n  ".join(r.get("reduced", r["said"])),
                         flush=True,
                     )
+            if is_false_alarm(r["modes"]):
+                print(
+                    f"false alarm: case {r['index']} of seed {r['seed']}: "
+                    f"{r['modes']['verified'][1]}",
+                    flush=True,
+                )
     sys.exit(0 if report(results, time.time() - start) else 8)
 
 
