@@ -1,4 +1,4 @@
-"""A graph in half precision, as converters of exports make it."""
+"""A graph in half precision, as converters of exports make it, and in double precision."""
 
 import numpy as np
 import onnx
@@ -36,12 +36,22 @@ def halved(proto):
     """(wide, half): the graph in fp16, and one in fp32 that computes the same with numbers that
     fp16 holds."""
     wide = converted(proto, lambda v: rounded(v).astype(np.float32))
-    half = converted(proto, rounded)
-    for node in half.graph.node:
+    return wide, retyped(converted(proto, rounded), TensorProto.FLOAT16)
+
+
+def doubled(proto):
+    """The graph in double precision."""
+    return retyped(converted(proto, lambda v: v.astype(np.float64)), TensorProto.DOUBLE)
+
+
+def retyped(proto, to):
+    """The graph with casts, inputs and outputs of `to` in the place of fp32; changed in place."""
+    graph = proto.graph
+    for node in graph.node:
         for a in node.attribute:
             if node.op_type == "Cast" and a.name == "to" and a.i == TensorProto.FLOAT:
-                a.i = TensorProto.FLOAT16
-    for value in (*half.graph.input, *half.graph.output, *half.graph.value_info):
+                a.i = to
+    for value in (*graph.input, *graph.output, *graph.value_info):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
-            value.type.tensor_type.elem_type = TensorProto.FLOAT16
-    return wide, half
+            value.type.tensor_type.elem_type = to
+    return proto
