@@ -1,4 +1,5 @@
 #include "frontend/Importer.h"
+#include "frontend/DeclaredSizes.h"
 #include "frontend/DecodeTensor.h"
 #include "frontend/Graph.h"
 #include "frontend/NodeLowering.h"
@@ -6,6 +7,7 @@
 #include "frontend/OpTable.h"
 #include "ir/Budget.h"
 #include "ir/Error.h"
+#include "ir/Infer.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -57,11 +59,19 @@ llvm::Expected<std::unique_ptr<Module>> Importer::run() {
     outputs.push_back(o.name());
   if (outputs.empty())
     return invalid("the graph has no outputs");
+  DimPairs assumed;
+  inferredEqualities = &assumed;
   auto results = lowerBody(graph.node(), outputs, scope);
+  inferredEqualities = nullptr;
   if (!results)
     return results.takeError();
   if (!unsupported_.empty())
     return unsupported_.report();
+  auto warnings = renameDeclaredSizes(*main_, assumed, symbols_);
+  if (!warnings)
+    return warnings.takeError();
+  for (const std::string &warning : *warnings)
+    warn_(warning);
   main_->resultNames = outputs;
   llvm::SmallVector<Value *> returned;
   for (auto [name, result] : llvm::zip_equal(outputs, *results)) {

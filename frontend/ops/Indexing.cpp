@@ -17,6 +17,8 @@ void cumSum(NodeLowering &n) {
 
 void gather(NodeLowering &n) {
   int64_t axis = n.intAttr("axis", 0);
+  if (n.in(0) && axis < 0) // from the end
+    axis += n.in(0)->type.rank();
   n.out(n.emit(OpCode::Gather, {n.in(0), n.in(1)}, {{"axis", axis}}));
 }
 

@@ -113,7 +113,7 @@ class Gpt(Graph):
         self.attention_mask = None
         if self.o.get("attention_mask"):
             total = "total" if self.o.get("past") else "seq"
-            dims = self.names("mask", "batch", total)
+            dims = self.o.get("mask_dims") or self.names("mask", "batch", total)
             self.attention_mask = self.input("attention_mask", TensorProto.INT64, dims)
             self.roles["attention_mask"] = "mask"
         # [1]: tokens given, tokens before them, their sum

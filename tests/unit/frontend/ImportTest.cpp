@@ -69,6 +69,52 @@ TEST(Import, DimensionNamesBecomeSymbols) {
   EXPECT_EQ(argumentType(*m, 1), "f32[past_plus_seq_1, past_plus_seq, d_7th, x_dim3]");
 }
 
+/// Keys of a past and new ones under a mask whose second size has that name.
+static OnnxGraph maskedKeys(const std::string &size) {
+  OnnxGraph g;
+  g.input("past", {2, -1, -1});
+  g.input("new", {2, -1, -1});
+  g.input("mask", {-1, -1});
+  for (int input : {0, 1, 2})
+    setDim(g, input, input < 2, "batch");
+  setDim(g, 0, 2, "past");
+  setDim(g, 1, 2, "seq");
+  setDim(g, 2, 1, size);
+  setInt(g.node("Concat", {"past", "new"}, {"keys"}), "axis", 2);
+  g.node("Mul", {"keys", "mask"}, {"y"});
+  g.output("y");
+  return g;
+}
+
+TEST(Import, NamesOfSizesThatTheGraphContradictsDoNotCount) {
+  for (const char *name : {"seq", "past"}) {
+    std::vector<std::string> warnings;
+    ImportOptions options;
+    options.warn = [&](const std::string &w) { warnings.push_back(w); };
+    auto m = import(maskedKeys(name), options);
+    EXPECT_EQ(argumentType(*m, 0), "f32[2, batch, past]");
+    EXPECT_EQ(argumentType(*m, 1), "f32[2, batch, seq]");
+    EXPECT_EQ(argumentType(*m, 2), "f32[batch, mask_dim1]");
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find("input 'mask' is declared f32[batch, " + std::string(name) + "]"),
+              std::string::npos);
+  }
+  auto m = import(maskedKeys("total"));
+  EXPECT_EQ(argumentType(*m, 2), "f32[batch, total]");
+}
+
+TEST(Import, AxesOfGathersCountFromTheFront) {
+  OnnxGraph g;
+  g.initializer("table", {2, 1}, {1, 2});
+  g.input("ids", {3}, onnx::TensorProto::INT64);
+  setInt(g.node("Gather", {"table", "ids"}, {"y"}), "axis", -2);
+  g.output("y");
+  auto m = import(g);
+  const Op *gather = m->function("main")->returned()[0]->def();
+  ASSERT_TRUE(gather->is(OpCode::Gather));
+  EXPECT_EQ(gather->intAttr("axis"), 0);
+}
+
 TEST(Import, DeclaredTypesOfOutputsAreNotRead) {
   OnnxGraph g;
   g.input("x", {2, 3});
