@@ -125,7 +125,8 @@ private:
       return name + " has another shape";
     Difference d = compareRows(got, *expected, scale);
     const double tolerance = std::max(options_.tolerance, isBfloat ? bfloatRounding : 0);
-    if (!d.lost && d.relative > tolerance && graph_.isHalf() && !options_.byLoss) {
+    const bool hasOwnRounding = graph_.isHalf() || float64_;
+    if (!d.lost && d.relative > tolerance && hasOwnRounding && !options_.byLoss) {
       auto rounded = expectedBy(Arithmetic::Stored);
       if (!rounded)
         return rounded.takeError();
@@ -191,11 +192,11 @@ private:
     check.tokens = std::max(check.tokens, tokens);
   }
 
-  /// Rows of tokens that see no key get the value that is expected of them.
-  static Tensor withoutSkipped(const Tensor &got, const Tensor &expected, const Scenario &s) {
+  /// Rows of hidden tokens, which may see no key, get the value that is expected of them.
+  static Tensor withoutPadding(const Tensor &got, const Tensor &expected, const Scenario &s) {
     const int64_t batch = s.call.batch(), tokens = s.call.tokens();
     bool rows = got.rank() >= 2 && got.dim(0) == batch && got.dim(1) == tokens;
-    if (s.skipped.empty() || !rows || got.shape() != expected.shape())
+    if (s.call.hidden.empty() || !rows || got.shape() != expected.shape())
       return got;
     Tensor out = got.cast(expected.dtype());
     if (out.raw() == got.raw()) { // shares its bytes
@@ -203,10 +204,12 @@ private:
       std::memcpy(own.raw(), std::as_const(out).raw(), out.bytes());
       out = own;
     }
-    const int64_t row = expected.bytes() / (batch * tokens);
+    const int64_t row = expected.bytes() / (batch * tokens), past = s.call.pastTokens();
     for (int64_t b = 0; b < batch; ++b)
-      std::memcpy(static_cast<char *>(out.raw()) + b * tokens * row,
-                  static_cast<const char *>(expected.raw()) + b * tokens * row, s.skipped[b] * row);
+      for (int64_t t = 0; t < tokens; ++t)
+        if (s.call.hidden[b][past + t])
+          std::memcpy(static_cast<char *>(out.raw()) + (b * tokens + t) * row,
+                      static_cast<const char *>(expected.raw()) + (b * tokens + t) * row, row);
     return out;
   }
 
@@ -228,7 +231,8 @@ private:
                    ": the plan does not give it");
           continue;
         }
-        if (port.role == "present" && !scenario.skipped.empty())
+        const bool isMasked = !scenario.call.hidden.empty() || !scenario.call.positions.empty();
+        if (port.role == "present" && isMasked)
           continue;
         auto expected = [&, i = i, o = o](Arithmetic arithmetic) -> llvm::Expected<Tensor> {
           auto all = reference_.outputs(i, arithmetic);
@@ -241,7 +245,7 @@ private:
           return usual.takeError();
         bool lost = false;
         auto what =
-            judge(functions::forward, port.name, withoutSkipped((*got)[o], *usual, scenario),
+            judge(functions::forward, port.name, withoutPadding((*got)[o], *usual, scenario),
                   expected, port.role == "logits" ? RowScale::Logits : RowScale::Norm, lost,
                   graph_.function().returned()[o]->type.dtype == DType::BF16);
         if (!what)

@@ -327,10 +327,10 @@ llvm::Error Reference::addMasked(Round &round, int64_t tokens, uint64_t seed, bo
                                               : llvm::ArrayRef(round.texts).take_front(1),
                           tokens);
   std::mt19937_64 random(seed);
-  // No two hidden keys are neighbours: what a query computes that sees none has no meaning.
+  // No two hidden keys are neighbours: what a query computes that sees none has no meaning. Where
+  // it sees its own key alone it is one of the hidden tokens.
   for (int64_t b = 0; b < s.call.batch(); ++b) {
     int64_t padding = leftPadding ? tokens / 3 + b % 2 : 0;
-    s.skipped.push_back(padding);
     std::vector<bool> hidden;
     TokenIds at;
     for (int64_t t = 0; t < tokens; ++t) {
@@ -380,7 +380,10 @@ llvm::Error Reference::addPast(Round &round, int64_t past, int64_t tokens) {
     if (!present || present->rank() < 4 || present->dim(-2) < 1)
       return makeError(ExitCode::Unsupported,
                        "nothing is known to give for the past input '" + in.name + "'");
-    s.call.past.push_back(tiled(*present, past));
+    // The graph is given them in its own type, and so is the plan.
+    const Value *given = graph_.function().argument(in.name);
+    Tensor keys = tiled(*present, past);
+    s.call.past.push_back(given ? keys.cast(given->type.dtype) : keys);
   }
   return add(round, std::move(s));
 }

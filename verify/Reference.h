@@ -15,8 +15,6 @@ struct Scenario {
   std::string what; ///< "", "with a mask", "behind 56 tokens"
   GraphCall call;
   std::vector<Tensor> arguments;
-  /// Rows of each text, at its begin, that mean nothing since their tokens see no key.
-  std::vector<int64_t> skipped = {};
   /// Its texts are so many of the round's, from `firstText` on, or what they begin with; 0: none.
   int64_t texts = 0, firstText = 0;
   /// It asks what lengths, numbers of sequences and single tokens change, which no precision does.

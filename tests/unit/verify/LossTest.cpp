@@ -15,19 +15,26 @@ Tensor rows(std::initializer_list<float> values, int64_t width) {
   return t;
 }
 
-TEST(CompareRows, WhatRoundingExplainsIsTwiceTheRowsOwnOrThatOfATypicalRow) {
+TEST(CompareRows, WhatRoundingExplainsIsTwiceTheRowsOwnOrFourTimesThatOfATypicalRow) {
   const Tensor expected = rows({1, 0, 0, 1, 1, 0}, 2), rounded = rows({1, 0.3F, 0, 1, 1, 0}, 2),
-               got = rows({1, 0, 0, 1, 1.6F, 0}, 2);
+               got = rows({1, 0, 0, 1, 1.9F, 0}, 2);
   const Difference plain = compareRows(got, expected);
-  EXPECT_NEAR(plain.beyond, 0.6, 1e-6);
+  EXPECT_NEAR(plain.beyond, 0.9, 1e-6);
   EXPECT_EQ(plain.explained, 0);
+  const double typical = 0.3 / std::sqrt(3.0);
   const Difference d = compareRows(got, expected, RowScale::Norm, &rounded);
-  EXPECT_NEAR(d.explained, 2 * 0.3 / std::sqrt(3.0), 1e-6);
-  EXPECT_NEAR(d.mostExplained, 0.6, 1e-6);
-  EXPECT_NEAR(d.beyond, 0.6 - 2 * 0.3 / std::sqrt(3.0), 1e-6);
-  EXPECT_NEAR(d.relative, 0.6, 1e-6);
-  const Tensor nearer = rows({1, 0, 0, 1, 1.2F, 0}, 2);
+  EXPECT_NEAR(d.explained, 4 * typical, 1e-6);
+  EXPECT_NEAR(d.mostExplained, 4 * typical, 1e-6);
+  EXPECT_NEAR(d.beyond, 0.9 - 4 * typical, 1e-6);
+  EXPECT_NEAR(d.relative, 0.9, 1e-6);
+  const Tensor nearer = rows({1, 0, 0, 1, 1.6F, 0}, 2);
   EXPECT_EQ(compareRows(nearer, expected, RowScale::Norm, &rounded).beyond, 0);
+  // Of many rows one that is far off explains itself.
+  Tensor many(DType::F32, {100, 1}), off(DType::F32, {100, 1});
+  std::fill_n(many.data<float>(), 100, 1);
+  std::fill_n(off.data<float>(), 100, 1);
+  off.data<float>()[7] = 1.3F;
+  EXPECT_NEAR(compareRows(many, many, RowScale::Norm, &off).mostExplained, 0.6, 1e-6);
 }
 
 TEST(CompareRows, RowsThatOverflowExplainNothing) {
