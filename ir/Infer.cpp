@@ -7,6 +7,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <atomic>
+#include <unordered_map>
 
 namespace gpt2c {
 
@@ -46,11 +47,48 @@ const DimBounds &InferContext::bounds() const {
   return *bounds_;
 }
 
+namespace {
+
+/// The simplest forms of the sizes that inference met: of the few that a graph has it meets each in
+/// nearly every op.
+class SimplestForms {
+public:
+  Dim of(const Dim &d, const DimBounds &bounds) {
+    constexpr size_t mostKept = 4096;
+    Known now{d, {}, {bounds.limits().begin(), bounds.limits().end()}, {}};
+    auto add = [&](llvm::StringRef symbol) { now.ranges.push_back(bounds.of(symbol)); };
+    d.forEachSymbol(add);
+    for (const DimBounds::Limit &limit : now.limits)
+      limit.sum.forEachSymbol(add);
+    if (kept_.size() > mostKept)
+      kept_.clear();
+    Known &known = kept_[d.hash()];
+    if (known.size != now.size || known.ranges != now.ranges || known.limits != now.limits) {
+      now.simplest = d.within(bounds);
+      known = std::move(now);
+    }
+    return known.simplest;
+  }
+
+private:
+  /// A size, and all of the bounds that its form may hang on.
+  struct Known {
+    Dim size;
+    std::vector<DimRange> ranges;
+    std::vector<DimBounds::Limit> limits;
+    Dim simplest;
+  };
+  std::unordered_map<size_t, Known> kept_;
+};
+
+} // namespace
+
 std::optional<Dim> InferContext::simplified(const Dim &d) const {
   constexpr size_t limit = 150; // what plans calculate with each call
+  static thread_local SimplestForms forms;
   if (d.isPolynomial())
     return d;
-  Dim simple = d.within(bounds());
+  Dim simple = forms.of(d, bounds());
   return simple.complexity() <= limit ? std::optional(std::move(simple)) : std::nullopt;
 }
 
