@@ -1,4 +1,5 @@
 #include "passes/proof/AttentionProbe.h"
+#include "passes/proof/KvInterface.h"
 #include "passes/proof/MaskDependence.h"
 #include "passes/proof/MaskJudge.h"
 #include "passes/proof/MaskSizes.h"
@@ -129,11 +130,12 @@ static bool choosesRows(const Value *v) {
   });
 }
 
-/// Whether a step hides keys, or may, by the token ids: one with a leaf that chooses rows. A bias
+/// Whether a step hides keys, or may, by the token ids: `ids`, or a leaf that chooses rows. A bias
 /// that such rows are read from, of numbers that hide nothing, does not.
-static bool hidesByIds(const Function &f, const ScoreStep &step) {
-  auto readsIds = [](Value *v) {
-    return v && llvm::any_of(backwardSlice(v, [](Value *) { return false; }).leaves, choosesRows);
+static bool hidesByIds(const Function &f, const ScoreStep &step, const Value *ids) {
+  auto readsIds = [ids](Value *v) {
+    return v && llvm::any_of(backwardSlice(v, [](Value *) { return false; }).leaves,
+                             [ids](Value *leaf) { return leaf == ids || choosesRows(leaf); });
   };
   if (!readsIds(step.operand) && !readsIds(step.fill))
     return false;
@@ -153,7 +155,13 @@ struct StepKinds {
 
 } // namespace
 
-static StepKinds kindsOf(const ScorePath &path) {
+static const Value *idsOf(const Function &f) {
+  KvInterface io;
+  findIndexInputs(const_cast<Function &>(f), io);
+  return io.ids;
+}
+
+static StepKinds kindsOf(const Function &f, const ScorePath &path) {
   StepKinds kinds;
   kinds.masks.resize(path.steps.size());
   kinds.given.resize(path.steps.size());
@@ -170,7 +178,7 @@ static StepKinds kindsOf(const ScorePath &path) {
             leaves.push_back(leaf);
     for (Value *leaf : leaves) {
       bool perKey = leaf->type.rank() == 2 && leaf->type.shape[0] == s[0] &&
-                    leaf->type.shape[1] == s[3] && !choosesRows(leaf);
+                    leaf->type.shape[1] == s[3] && !choosesRows(leaf) && leaf != idsOf(f);
       const bool counts = perKey && !isByOwnEntries(path, step, leaf);
       if (perKey && !counts && (!kinds.keyMask || kinds.keyMask == leaf)) {
         kinds.keyMask = leaf;
@@ -237,7 +245,7 @@ namespace {
 class Classifier {
 public:
   Classifier(const Function &f, const ScorePath &path, int64_t context, bool windows)
-      : f_(f), path_(path), kinds_(kindsOf(path)), context_(context), windows_(windows) {}
+      : f_(f), path_(path), kinds_(kindsOf(f, path)), context_(context), windows_(windows) {}
 
   std::optional<MaskedSoftmax> run(Obstacle &why);
 
@@ -345,8 +353,9 @@ std::optional<MaskedSoftmax> Classifier::run(Obstacle &why) {
   if (!withinLimits(f_, path_, why))
     return std::nullopt;
   // The first tokens of a sequence may all be hidden: the graph's rows of such are no zeros.
+  const Value *ids = kinds_.given.any() ? idsOf(f_) : nullptr;
   for (unsigned i : kinds_.given.set_bits())
-    if (hidesByIds(f_, path_.steps[i])) {
+    if (hidesByIds(f_, path_.steps[i], ids)) {
       why = path_.steps[i].op->describe() + " hides keys by their token ids, and what the graph " +
             "makes of a query whose keys are all hidden is not known";
       why.op = path_.steps[i].op;
