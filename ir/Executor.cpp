@@ -129,22 +129,27 @@ Tensor Executor::widenConstant(const Tensor &t) {
   return kept.reshaped(t.shape());
 }
 
-/// A constant that was widened for its users is given out in its own type.
-Tensor Executor::declaredType(const Value &v, const Tensor &t) const {
-  return !options_.float64 && isFloat(v.type.dtype) ? t.cast(v.type.dtype) : t;
+/// A constant that was widened for its users is given out in its own type, and what was not, in
+/// double precision, widened.
+Tensor Executor::resultType(const Value &v, const Tensor &t) const {
+  return !options_.float64 && isFloat(v.type.dtype) ? t.cast(v.type.dtype) : widen(t);
 }
 
-llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols) {
+llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols,
+                              const OpSet &narrow) {
+  const bool isNarrow = narrow.contains(&op);
   if (op.is(OpCode::Constant)) {
     if (!op.constant.valid())
       return failure(op.describe() + ": the constant's data was elided from the text");
-    values[op.result()] = widenConstant(op.constant);
+    values[op.result()] = isNarrow ? op.constant : widenConstant(op.constant);
     return llvm::Error::success();
   }
   llvm::SmallVector<Tensor, 4> inputs, outputs(op.numResults());
-  for (Value *v : op.operands())
-    inputs.push_back(v ? values.lookup(v) : Tensor());
-  if (llvm::Error e = evaluateInto(op, inputs, outputs, symbols, options_.float64))
+  for (Value *v : op.operands()) {
+    Tensor t = v ? values.lookup(v) : Tensor();
+    inputs.push_back(t.valid() && !isNarrow ? widen(t) : std::move(t));
+  }
+  if (llvm::Error e = evaluateInto(op, inputs, outputs, symbols, options_.float64 && !isNarrow))
     return e;
   for (unsigned i = 0; i < op.numResults(); ++i)
     values[op.result(i)] = std::move(outputs[i]);
@@ -209,6 +214,12 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
     }
   }
 
+  for (const DimBounds::Limit &limit : function_.limits.limits())
+    if (auto sum = limit.sum.evaluate(symbols); sum && *sum > limit.most)
+      return makeError(ExitCode::Unsupported,
+                       "@" + function_.name() + " takes at most " + llvm::Twine(limit.most) +
+                           " of " + limit.sum.str() + ", " + llvm::Twine(*sum) + " given");
+
   llvm::StringSet<> told;
   for (unsigned i = 0; i < function_.numArguments(); ++i)
     for (const Dim &d : function_.argument(i)->type.shape)
@@ -220,10 +231,11 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
     for (Value *v : op->operands())
       if (v)
         lastUse[v] = op.get();
+  const OpSet narrow = options_.float64 ? decidingOps(function_) : OpSet();
   for (auto &op : function_.ops()) {
     if (op->info().has(Terminator))
       break;
-    if (llvm::Error e = execute(*op, values, symbols))
+    if (llvm::Error e = execute(*op, values, symbols, narrow))
       return e;
     if (llvm::Error e = checkResults(*op, values, told, symbols))
       return e;
@@ -233,7 +245,7 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
   }
   std::vector<Tensor> out;
   for (Value *v : function_.returned())
-    out.push_back(declaredType(*v, values.lookup(v)));
+    out.push_back(resultType(*v, values.lookup(v)));
   return out;
 }
 
@@ -260,16 +272,21 @@ llvm::Expected<std::vector<Tensor>> Executor::evaluate(llvm::ArrayRef<Value *> w
   for (auto &entry : symbols)
     told.insert(entry.getKey());
   SymbolMap known = symbols;
+  OpSet narrow;
+  if (options_.float64) {
+    llvm::SmallVector<const Op *> ops(needed.begin(), needed.end());
+    narrow = decidingOps(ops, [&](const Value *v) { return bound.count(v) != 0; });
+  }
   for (auto &op : function_.ops())
     if (needed.contains(op.get())) {
-      if (llvm::Error e = execute(*op, bound, known))
+      if (llvm::Error e = execute(*op, bound, known, narrow))
         return e;
       for (const Value *r : op->results())
         learnSymbols(*r, bound.lookup(r), told, known);
     }
   std::vector<Tensor> out;
   for (Value *v : wanted)
-    out.push_back(declaredType(*v, bound.lookup(v)));
+    out.push_back(resultType(*v, bound.lookup(v)));
   return out;
 }
 

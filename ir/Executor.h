@@ -4,6 +4,7 @@
 // CPU device.
 #pragma once
 
+#include "ir/Decisions.h"
 #include "ir/Eval.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -14,7 +15,7 @@ namespace gpt2c {
 
 struct ExecOptions {
   /// Compute every floating-point value in double precision; arguments and constants are widened,
-  /// results stay F64.
+  /// results stay F64. What decides by lengths and positions alone keeps its types (Decisions.h).
   bool float64 = false;
   /// Keep f16 and bf16 constants widened to F32 between runs: faster, at twice the memory.
   bool cacheWidenedConstants = true;
@@ -48,10 +49,11 @@ public:
                                                const SymbolMap &symbols);
 
 private:
-  llvm::Error execute(Op &op, Bindings &values, const SymbolMap &symbols);
+  /// Ops in `narrow` are computed in their own types where the others are in double precision.
+  llvm::Error execute(Op &op, Bindings &values, const SymbolMap &symbols, const OpSet &narrow);
   Tensor widen(const Tensor &t) const;
   Tensor widenConstant(const Tensor &t);
-  Tensor declaredType(const Value &v, const Tensor &t) const;
+  Tensor resultType(const Value &v, const Tensor &t) const;
 
   const Function &function_;
   ExecOptions options_;

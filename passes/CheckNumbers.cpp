@@ -1,8 +1,10 @@
 // check-numbers: remarks on what the graph's numbers lose in any plan: weights that hold NaN or
-// infinities, floating-point types that the plan does not compute in. The graph stays as it is.
+// infinities, floating-point types that the plan does not compute in; and on what is decided by
+// rounding. The graph stays as it is.
 #include "passes/Numbers.h"
 #include "passes/Pass.h"
 #include "passes/Precision.h"
+#include "passes/proof/RoundedDecisions.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -91,6 +93,21 @@ static void checkTypes(PassContext &ctx, const Function &f, const WeightBytes &w
              casts.getArrayRef());
 }
 
+/// Windows and switches at a length that other runtimes may see elsewhere.
+static void checkDecisions(PassContext &ctx, Function &f) {
+  for (const RoundedDecision &d : roundedDecisions(f, ctx.options().maxContext)) {
+    const Value *v = d.op->operand(0);
+    const llvm::StringRef type = dtypeName(v->type.dtype);
+    ctx.missed(d.op->describe() + " is decided by rounding: " + d.where + " it gives " +
+                   shortNumber(d.given) + " in " + type + ", and " + shortNumber(d.exact) +
+                   " where nothing is rounded. The plan has what " + type +
+                   " gives, as the graph says; a runtime that computes " + type +
+                   " in single precision may not",
+               d.op->locations)
+        .of("half precision");
+  }
+}
+
 llvm::Error checkNumbers(PassContext &ctx) {
   for (const auto &f : ctx.module().functions) {
     WeightBytes weights;
@@ -104,6 +121,7 @@ llvm::Error checkNumbers(PassContext &ctx) {
       checkConstant(ctx, *op);
     }
     checkTypes(ctx, *f, weights);
+    checkDecisions(ctx, *f);
   }
   return llvm::Error::success();
 }

@@ -118,10 +118,10 @@ static bool overflows(const Tensor &single, const Tensor &narrow) {
 
 /// Gives those functions, elementwise ops with a constant that `precision` does not hold, and
 /// elementwise ops on their results f32 operands; other ops get back what they had. `singles` are
-/// the constants before they were narrowed; `angles` were not.
+/// the constants before they were narrowed; ops in `kept` were not.
 static llvm::Error keepSingle(Function &f, DType precision,
                               const llvm::DenseMap<const Op *, Tensor> &singles,
-                              const OpSet &angles) {
+                              const OpSet &kept) {
   llvm::DenseMap<Value *, Value *> wide, narrow;
   auto isSingle = [](const Value *v) { return v && v->type.dtype == DType::F32; };
   auto isOutOfRange = [&](const Value *v) {
@@ -131,7 +131,7 @@ static llvm::Error keepSingle(Function &f, DType precision,
   };
   for (auto &op : f.ops()) {
     if (op->is(OpCode::Constant) || op->is(OpCode::Cast) || op->is(OpCode::Return) ||
-        angles.contains(op.get()))
+        kept.contains(op.get()) || decidesBy(*op, kept))
       continue;
     bool follows = op->info().has(Elementwise) || op->info().has(DataMovement) ||
                    op->is(OpCode::MaskedSoftmax); // of scores in single precision
@@ -242,15 +242,19 @@ static llvm::Error lower(PassContext &ctx, Function &f,
   llvm::DenseMap<const Op *, Tensor> singles;
   if (llvm::Error e = castSingles(f))
     return e;
-  // A position of some thousands times a frequency needs more digits than half precision has.
-  auto angles = separateAngles(f);
-  if (!angles)
-    return angles.takeError();
+  // A position of some thousands times a frequency needs more digits than half precision has, and
+  // what decides by lengths and positions is what the graph's types make of it.
+  OpSet own = angleOps(f);
+  const OpSet deciding = decidingOps(f);
+  own.insert(deciding.begin(), deciding.end());
+  auto kept = separate(f, std::move(own));
+  if (!kept)
+    return kept.takeError();
   for (unsigned i = 0; i < f.numArguments(); ++i)
     if (isFloat(f.argument(i)->type.dtype) && !staysSingle(*f.argument(i)))
       f.argument(i)->type.dtype = to;
   for (auto &op : f.ops()) {
-    if (angles->contains(op.get()))
+    if (kept->contains(op.get()))
       continue;
     if (op->is(OpCode::Constant) && isFloat(op->constant.dtype()) && op->constant.valid() &&
         op->constant.dtype() != to && !staysSingle(*op->result())) {
@@ -269,7 +273,7 @@ static llvm::Error lower(PassContext &ctx, Function &f,
   if (llvm::Error e = f.inferTypes())
     return e;
   if (isNarrow(to)) {
-    if (llvm::Error e = keepSingle(f, to, singles, *angles))
+    if (llvm::Error e = keepSingle(f, to, singles, *kept))
       return e;
     reportNarrowing(ctx, f, to, singles, counted);
   }

@@ -22,16 +22,21 @@ OpSet angleOps(const Function &f) {
   return angles;
 }
 
-llvm::Expected<OpSet> separateAngles(Function &f) {
-  OpSet angles = angleOps(f);
-  llvm::SmallVector<Op *> ops;
+bool decidesBy(const Op &op, const OpSet &ops) {
+  return isDecision(op) && llvm::all_of(op.operands(), [&](const Value *v) {
+           return !v || !isFloatValue(v) || ops.contains(v->def());
+         });
+}
+
+llvm::Expected<OpSet> separate(Function &f, OpSet ops) {
+  llvm::SmallVector<Op *> inOrder;
   for (auto &op : f.ops())
-    if (angles.contains(op.get()) && op->numResults() == 1)
-      ops.push_back(op.get());
-  for (Op *op : ops) {
+    if (ops.contains(op.get()) && op->numResults() == 1)
+      inOrder.push_back(op.get());
+  for (Op *op : inOrder) {
     llvm::SmallVector<Use> inside, outside;
     for (const Use &u : op->result()->uses())
-      (angles.contains(u.op) ? inside : outside).push_back(u);
+      (ops.contains(u.op) || decidesBy(*u.op, ops) ? inside : outside).push_back(u);
     if (outside.empty())
       continue;
     Builder b(f, f.next(op));
@@ -39,8 +44,8 @@ llvm::Expected<OpSet> separateAngles(Function &f) {
     if (op->is(OpCode::Constant)) {
       Value *copy = b.constant(op->constant);
       copy->name = op->result()->name;
-      angles.erase(op);
-      angles.insert(copy->def());
+      ops.erase(op);
+      ops.insert(copy->def());
       for (const Use &u : inside)
         u.op->setOperand(u.operand, copy);
       continue;
@@ -51,7 +56,7 @@ llvm::Expected<OpSet> separateAngles(Function &f) {
     for (const Use &u : outside)
       u.op->setOperand(u.operand, *cast);
   }
-  return angles;
+  return ops;
 }
 
 } // namespace gpt2c

@@ -4,7 +4,6 @@
 #include "passes/proof/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SetVector.h"
 
 #include <cstring>
 
@@ -20,8 +19,9 @@ namespace {
 class LaneEvaluator {
 public:
   using Reads = llvm::function_ref<std::optional<Tensor>(const Element &)>;
-  LaneEvaluator(const Elements &elements, const LaneMap &symbols, int64_t count, Reads reads)
-      : elements_(elements), symbols_(symbols), count_(count), reads_(reads) {}
+  LaneEvaluator(const Elements &elements, const LaneMap &symbols, int64_t count, Reads reads,
+                bool float64)
+      : elements_(elements), symbols_(symbols), count_(count), reads_(reads), float64_(float64) {}
 
   std::optional<Tensor> of(Elements::Ref e) {
     auto [it, isNew] = known_.try_emplace(e);
@@ -149,8 +149,13 @@ private:
     return t;
   }
 
+  /// The type of a value here.
+  DType typeOf(const Value *v) const {
+    return float64_ && isFloat(v->type.dtype) ? DType::F64 : v->type.dtype;
+  }
+
   std::optional<Tensor> computed(const Element &e) {
-    const DType dtype = e.op->result()->type.dtype;
+    const DType dtype = typeOf(e.op->result());
     if (e.op->is(OpCode::MatMul) || e.op->is(OpCode::Linear))
       return product(e, dtype);
     std::vector<Tensor> operands;
@@ -158,9 +163,9 @@ private:
       auto t = of(o);
       if (!t)
         return std::nullopt;
-      operands.push_back(t->cast(e.op->operand(i)->type.dtype));
+      operands.push_back(t->cast(typeOf(e.op->operand(i))));
     }
-    auto out = evaluateOp(const_cast<Op &>(*e.op), operands, {});
+    auto out = evaluateOp(const_cast<Op &>(*e.op), operands, {}, float64_);
     if (!out) {
       llvm::consumeError(out.takeError());
       return std::nullopt;
@@ -183,7 +188,7 @@ private:
   std::optional<Tensor> reduced(const Element &e) {
     if (!e.op->info().has(Reduction))
       return std::nullopt; // a running sum
-    const DType dtype = e.op->result()->type.dtype;
+    const DType dtype = typeOf(e.op->result());
     Tensor out(dtype, {count_});
     const size_t size = byteSize(dtype);
     int64_t left = mostLanes;
@@ -208,7 +213,7 @@ private:
       for (int64_t i = 0; i < n; ++i)
         for (size_t b = extents.size(), rest = i; b-- > 0; rest /= extents[b])
           inner[e.bound[b]].push_back(int64_t(rest % extents[b]));
-      auto body = LaneEvaluator(elements_, inner, n, reads_).of(e.operands[0]);
+      auto body = LaneEvaluator(elements_, inner, n, reads_, float64_).of(e.operands[0]);
       auto value = body ? reduce(e, *body) : std::nullopt;
       if (!value)
         return std::nullopt;
@@ -224,14 +229,15 @@ private:
     if (e.op->hasAttr("axes") && !e.op->dimsAttr("axes").empty())
       axis = e.op->intsAttr("axes")[0];
     shape[axis < 0 ? axis + int64_t(shape.size()) : axis] = body.count();
-    auto out = evaluateOp(const_cast<Op &>(*e.op), {body.cast(x->type.dtype).reshaped(shape)}, {});
+    auto out =
+        evaluateOp(const_cast<Op &>(*e.op), {body.cast(typeOf(x)).reshaped(shape)}, {}, float64_);
     if (!out) {
       llvm::consumeError(out.takeError());
       return std::nullopt;
     }
     if ((*out)[0].count() != 1)
       return std::nullopt;
-    return (*out)[0].cast(e.op->result()->type.dtype);
+    return (*out)[0].cast(typeOf(e.op->result()));
   }
 
   std::optional<Tensor> evaluate(const Element &e) {
@@ -262,6 +268,7 @@ private:
   const LaneMap &symbols_;
   int64_t count_;
   Reads reads_;
+  bool float64_;
   std::map<Elements::Ref, std::optional<Tensor>> known_;
 };
 
@@ -269,8 +276,8 @@ private:
 
 std::optional<Tensor>
 evaluateLanes(const Elements &elements, Elements::Ref e, const LaneMap &symbols, int64_t count,
-              llvm::function_ref<std::optional<Tensor>(const Element &)> reads) {
-  return LaneEvaluator(elements, symbols, count, reads).of(e);
+              llvm::function_ref<std::optional<Tensor>(const Element &)> reads, bool float64) {
+  return LaneEvaluator(elements, symbols, count, reads, float64).of(e);
 }
 
 //===-- dependence --------------------------------------------------------------------------===//
@@ -294,6 +301,13 @@ static void collectLengths(const Elements &elements, Elements::Ref e,
     add(add, *elements.extentOf(s));
   for (Elements::Ref o : e->operands)
     collectLengths(elements, o, lengths, seen);
+}
+
+llvm::SetVector<llvm::StringRef> lengthsIn(const Elements &elements, Elements::Ref e) {
+  llvm::SetVector<llvm::StringRef> lengths;
+  std::map<Elements::Ref, bool> seen;
+  collectLengths(elements, e, lengths, seen);
+  return lengths;
 }
 
 /// Whether `e` is the same for all indices and reads nothing but constants.
@@ -324,9 +338,7 @@ static std::string nameOf(const Op *op) { return op ? op->describe() : "the grap
 
 /// Why a function of lengths is not one number; none where it is.
 std::optional<Obstacle> DependenceProof::varies(Elements::Ref e, const Op *reader) {
-  llvm::SetVector<llvm::StringRef> lengths;
-  std::map<Elements::Ref, bool> seen;
-  collectLengths(elements_, e, lengths, seen);
+  const llvm::SetVector<llvm::StringRef> lengths = lengthsIn(elements_, e);
   if (lengths.empty())
     return std::nullopt;
   const Op *op = e->op ? e->op : reader;
@@ -346,8 +358,8 @@ std::optional<Obstacle> DependenceProof::varies(Elements::Ref e, const Op *reade
   const int64_t most = lengths_.context;
   if (symbols.size() > 2 || (symbols.size() == 2 && most * most / 2 > mostLanes))
     return because("depends on lengths in more ways than can be tried");
+  SymbolMap own;
   auto add = [&](int64_t first, int64_t second) {
-    SymbolMap own;
     own[symbols[0]] = first;
     if (symbols.size() > 1)
       own[symbols[1]] = second;
@@ -358,24 +370,34 @@ std::optional<Obstacle> DependenceProof::varies(Elements::Ref e, const Op *reade
       lanes[s.getKey()].push_back(s.getValue());
     ++count;
   };
-  for (int64_t first = 0; first <= most; ++first)
+  auto difference = [&]() -> std::optional<Obstacle> {
+    auto values = evaluateLanes(elements_, e, lanes, count);
+    if (!values)
+      return because("depends on the number of tokens in a way that cannot be evaluated");
+    const size_t size = byteSize(values->dtype());
+    const char *bytes = static_cast<const char *>(std::as_const(*values).raw());
+    for (int64_t i = 1; i < count; ++i)
+      if (std::memcmp(bytes, bytes + i * size, size) != 0) {
+        for (auto &s : lanes)
+          own[s.getKey()] = s.getValue()[i];
+        return because("depends on the number of tokens: it is " +
+                       shortNumber(values->asDouble(i)) + " for " +
+                       std::to_string(*lengths_.keys.evaluate(own)) + ", " +
+                       shortNumber(values->asDouble(0)) + " for fewer");
+      }
+    return std::nullopt;
+  };
+  for (int64_t first = 0; first <= most; ++first) {
     for (int64_t second = 0; second <= (symbols.size() > 1 ? most - first : 0); ++second)
       add(first, second);
-  auto values = count ? evaluateLanes(elements_, e, lanes, count) : std::nullopt;
-  if (!values)
+    // What varies nearly always does so along one line of lengths.
+    if (symbols.size() > 1 && first <= 1 && count)
+      if (auto why = difference())
+        return why;
+  }
+  if (!count)
     return because("depends on the number of tokens in a way that cannot be evaluated");
-  const size_t size = byteSize(values->dtype());
-  const char *bytes = static_cast<const char *>(std::as_const(*values).raw());
-  for (int64_t i = 1; i < count; ++i)
-    if (std::memcmp(bytes, bytes + i * size, size) != 0) {
-      SymbolMap own;
-      for (auto &s : lanes)
-        own[s.getKey()] = s.getValue()[i];
-      return because("depends on the number of tokens: it is " + shortNumber(values->asDouble(i)) +
-                     " for " + std::to_string(*lengths_.keys.evaluate(own)) + ", " +
-                     shortNumber(values->asDouble(0)) + " for fewer");
-    }
-  return std::nullopt;
+  return difference();
 }
 
 std::optional<Obstacle> DependenceProof::walk(Elements::Ref e, const Op *reader) {

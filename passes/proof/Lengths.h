@@ -5,6 +5,8 @@
 #include "passes/Remark.h"
 #include "passes/proof/Element.h"
 
+#include "llvm/ADT/SetVector.h"
+
 namespace gpt2c {
 
 /// The lengths that a graph may be called with: each symbol of `queries` and `keys`, of which there
@@ -17,12 +19,16 @@ struct Lengths {
 /// Values of symbols, one for each of several evaluations.
 using LaneMap = llvm::StringMap<std::vector<int64_t>>;
 
-/// `e` for `count` values of its indices and lengths at once, each op in its own type: a tensor
-/// [count]. None where it reads more than constants or `reads` gives no values, or where an op
-/// cannot be run.
+/// `e` for `count` values of its indices and lengths at once, each op in its own type, or in double
+/// precision: a tensor [count]. None where it reads more than constants or `reads` gives no values,
+/// or where an op cannot be run.
 std::optional<Tensor>
 evaluateLanes(const Elements &elements, Elements::Ref e, const LaneMap &symbols, int64_t count,
-              llvm::function_ref<std::optional<Tensor>(const Element &)> reads = {});
+              llvm::function_ref<std::optional<Tensor>(const Element &)> reads = {},
+              bool float64 = false);
+
+/// The symbols in `e` that are lengths, those within the extents of indices too.
+llvm::SetVector<llvm::StringRef> lengthsIn(const Elements &elements, Elements::Ref e);
 
 /// What may stand in an element.
 struct Allowed {
