@@ -110,12 +110,15 @@ Result<rt::RowsOutput> CpuRows::extended() {
 
 /// The choice of a sampled segment, to which `carried` was added, a token or less than 0.
 static int32_t sample(const rt::SampledChoice &how, int32_t carried, std::span<const float> row) {
+  std::span<const uint32_t> allowed;
+  if (how.mask)
+    allowed = how.mask->allowedBehind(carried);
   if (carried < 0 || !how.penalises)
-    return rt::chooseToken(how.row, how.adjustments, row, -1);
+    return rt::chooseToken(how.row, how.adjustments, row, -1, allowed);
   std::vector<rt::Adjustment> adjustments(how.adjustments.begin(), how.adjustments.end());
   adjustments.emplace_back();
   rt::addToken(adjustments, carried);
-  return rt::chooseToken(how.row, adjustments, row, -1);
+  return rt::chooseToken(how.row, adjustments, row, -1, allowed);
 }
 
 /// Keeps the logits that are wanted, takes back the choices made of NaN, and makes sampled ones.

@@ -43,6 +43,7 @@ static void addSample(PlanDraft &d, const SampleConfig &c, int64_t most) {
   Value *logits = f.addArgument({DType::F32, {segments, Dim(c.vocabulary)}}, "logits");
   Value *greedy = f.addArgument({DType::I32, {segments}}, "greedy");
   Value *rows = f.addArgument({DType::I32, {segments, Dim(rt::sampleRowWords)}}, "rows");
+  Value *masks = f.addArgument({DType::I32, {all}}, "masks");
   Value *adjustments = f.addArgument({DType::I32, {all, Dim(4)}}, "adjustments");
   Value *next = f.addArgument({DType::I32, {segments}}, "next");
   constexpr int64_t reportWords = sizeof(rt::LogprobReport) / sizeof(int32_t);
@@ -54,7 +55,7 @@ static void addSample(PlanDraft &d, const SampleConfig &c, int64_t most) {
   StepBuilder builder(d.pool, *out, symbols);
   builder.addInputs(f);
   StepBuilder::Args args;
-  for (Value *v : {logits, greedy, rows, adjustments, next, reports})
+  for (Value *v : {logits, greedy, rows, masks, adjustments, next, reports})
     args[v->name] = llvm::cantFail(builder.read(v));
   builder.launch({}, "sample", gpt2c::sample(d.pool.nextKernelName("sample"), c), args,
                  gridOf(c, builder.expr(segments)), segments * Dim(4 * c.vocabulary), 0);

@@ -106,8 +106,11 @@ private:
       PinnedMemory inputs;  ///< of a call: what @extend takes, then what @sample takes
       PinnedMemory next;    ///< i32[maxSegments], which the device writes
       PinnedMemory reports; ///< LogprobReport[maxSegments], which @sample writes
-      size_t bytes = 0;     ///< of inputs
-      size_t choices = 0;   ///< how many the call writes
+      /// Of each choice where its mask begins, in words, 0: it has none; then the masks. @sample
+      /// reads them where they are.
+      PinnedMemory masks;
+      size_t bytes = 0;   ///< of inputs
+      size_t choices = 0; ///< how many the call writes
       /// Where the adjustments of each sampled segment that a carried token changes are in inputs,
       /// the last of them free: first and count.
       std::vector<std::pair<size_t, int32_t>> adjustments;
@@ -170,6 +173,7 @@ private:
   Result<Bound> bindSample(std::span<const Segment> segments, Rows::Slot &slot);
   Result<BoundCall> bindCall(std::span<const Segment> segments, Rows::Slot &slot, int32_t carried,
                              bool inOneLaunch);
+  void fillMasks(std::span<const Segment> segments, const RowsCall &call, Rows::Slot &slot);
   Status awaitRows(const Rows::Begun &begun);
   Status carry(std::span<const Segment> segments, const RowsCall &call, const Rows::Slot &slot);
   Status fetchLogits(Rows::Begun &begun);

@@ -3,6 +3,7 @@
 #include "runtime/cuda/StepProfiler.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
+#include "runtime/sampling/Constraint.h"
 #include "runtime/sampling/Logits.h"
 
 #include <algorithm>
@@ -42,6 +43,8 @@ bool takesChoices(const plan::FunctionT &function) {
 template <typename T> std::span<const int32_t> wordsOf(const std::vector<T> &list) {
   return {reinterpret_cast<const int32_t *>(list.data()), list.size() * sizeof(T) / 4};
 }
+
+bool isMasked(const Segment &s) { return s.sampled && s.sampled->mask; }
 
 /// What @sample takes for a call of so many segments: a row for each, and adjustments with room for
 /// a carried token.
@@ -129,6 +132,13 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
     if (!reports)
       return reports.status();
     slot.reports = reports.take();
+    Result<PinnedMemory> masks = device_->allocatePinned(
+        size_t(state.maxSegments) * (1 + wordsOfTokens(plan_->meta().vocab_size)) *
+            sizeof(uint32_t),
+        "masks of tokens");
+    if (!masks)
+      return masks.status();
+    slot.masks = masks.take();
   }
   return {};
 }
@@ -255,9 +265,11 @@ Status CudaBackend::fetchLogits(Rows::Begun &begun) {
 bool CudaBackend::samples() const {
   const plan::FunctionT *sample = findFunction(functions(), functions::sample);
   const auto bytes = size_t(plan_->meta().vocab_size) * sizeof(float);
-  // Plans of earlier versions report no log probabilities.
-  return sample &&
-         std::ranges::count(sample->inputs, "reports", [](auto &port) { return port->name; }) &&
+  auto takes = [&](const char *name) {
+    return std::ranges::any_of(sample->inputs, [&](auto &port) { return port->name == name; });
+  };
+  // Plans of earlier versions report no log probabilities, or know no masks.
+  return sample && takes("reports") && takes("masks") &&
          bytes * size_t(pagedState().maxSegments) <= logits_.bytes();
 }
 
@@ -296,16 +308,19 @@ Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segm
     rows[i].adjustments = int32_t(adjustments.size()) - first;
   }
   const CUdeviceptr next = reinterpret_cast<CUdeviceptr>(slot.next.data()),
-                    reports = reinterpret_cast<CUdeviceptr>(slot.reports.data());
+                    reports = reinterpret_cast<CUdeviceptr>(slot.reports.data()),
+                    masks = reinterpret_cast<CUdeviceptr>(slot.masks.data());
   const CUdeviceptr rowsAt = placeRows(slot, wordsOf(rows), wordsOf(rows).size());
   for (auto &[first, count] : slot.adjustments)
     first = slot.bytes + first * sizeof(Adjustment);
   const CUdeviceptr adjustmentsAt =
       placeRows(slot, wordsOf(adjustments), wordsOf(adjustments).size());
+  const bool masked = std::ranges::any_of(segments, isMasked);
   const std::pair<std::string_view, CUdeviceptr> inputs[] = {{"logits", logits_.address()},
                                                              {"greedy", rows_.greedy.address()},
                                                              {"rows", rowsAt},
                                                              {"adjustments", adjustmentsAt},
+                                                             {"masks", masked ? masks : 0},
                                                              {"next", next},
                                                              {"reports", reports}};
   for (const auto &port : bound.call.function->inputs) {
@@ -345,6 +360,27 @@ Status CudaBackend::carry(std::span<const Segment> segments, const RowsCall &cal
     }
   }
   return {};
+}
+
+/// The masks of a call whose carried tokens are known, for @sample, which is not begun.
+void CudaBackend::fillMasks(std::span<const Segment> segments, const RowsCall &call,
+                            Rows::Slot &slot) {
+  const auto *before = reinterpret_cast<const int32_t *>(rows_.slots[rows_.next ^ 1].next.data());
+  auto *const table = reinterpret_cast<uint32_t *>(slot.masks.data());
+  const size_t words = wordsOfTokens(plan_->meta().vocab_size);
+  std::fill_n(table, slot.choices, 0U);
+  size_t at = slot.choices;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (!isMasked(segments[i]))
+      continue;
+    const int32_t carried = call.carry[i] < 0 ? -1 : std::max(before[call.carry[i]], 0);
+    const std::span<const uint32_t> allowed = segments[i].sampled->mask->allowedBehind(carried);
+    if (allowed.empty())
+      continue;
+    table[i] = uint32_t(at);
+    std::copy_n(allowed.begin(), words, table + at);
+    at += words;
+  }
 }
 
 /// The call with its inputs in `slot`, but for what it carries of the `carried` choices before it.
@@ -416,10 +452,19 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     if (Status s = device_->uploadPinned(rows_.inputs.address(), slot.inputs.data(), slot.bytes);
         !s.ok())
       return s;
-    return graphs_.run(key, 1, [&] {
-      const Status s = enqueue(bound->extend);
-      return s.ok() && sample ? enqueue(*sample) : s;
-    });
+    if (!std::ranges::any_of(segments, isMasked))
+      return graphs_.run(key, 1, [&] {
+        const Status s = enqueue(bound->extend);
+        return s.ok() && sample ? enqueue(*sample) : s;
+      });
+    // Masks are made while the device computes the logits.
+    GraphCache::Key first = bound->extend.key(), second = sample->key();
+    first.outputs.push_back(bound->draws);
+    second.outputs = sample->inputs;
+    if (Status s = graphs_.run(first, 1, [&] { return enqueue(bound->extend); }); !s.ok())
+      return s;
+    fillMasks(segments, bound->call, slot);
+    return graphs_.run(second, 1, [&] { return enqueue(*sample); });
   };
   const std::span<int32_t> next(reinterpret_cast<int32_t *>(slot.next.data()), slot.choices);
   if (timesOnDevice_) {
@@ -455,6 +500,8 @@ Result<std::vector<FunctionProfile>> CudaBackend::profileRows(std::span<const Se
     return s;
   if (Status s = device_->synchronize(); !s.ok())
     return s;
+  if (std::ranges::any_of(segments, isMasked))
+    fillMasks(segments, bound->call, slot);
   std::vector<FunctionProfile> profiles;
   for (const Bound *b : {&bound->extend, bound->sample ? &*bound->sample : nullptr}) {
     if (!b)

@@ -35,8 +35,8 @@ struct Segment {
   int32_t carry = -1;
   bool wantLogits = false;
   /// How the choice behind the segment is made, where Backend::samples(); none: greedily. What is
-  /// carried counts as a token of the answer that the adjustments do not have yet. Not together
-  /// with wantLogits.
+  /// carried counts as a token of the answer that the adjustments do not have yet, and its mask is
+  /// asked for behind that. Not together with wantLogits.
   std::optional<SampledChoice> sampled = {};
 };
 

@@ -81,6 +81,10 @@ Verdict check(const Request &request, const EngineLimits &limits, int64_t waitin
   if (request.maxTokens < 1)
     return refuse(Refusal::MaxTokens, counted(request.maxTokens, "new token") +
                                           " are asked for: at least one is needed");
+  if (request.minTokens < 0 || request.minTokens > request.maxTokens)
+    return refuse(Refusal::MaxTokens, "min_tokens is " + std::to_string(request.minTokens) +
+                                          "; it must be from 0 to max_tokens, which is " +
+                                          std::to_string(request.maxTokens));
   const int64_t prompt = int64_t(request.prompt.size());
   const int64_t room = roomBehind(prompt, limits.context);
   if (request.fillsContext && room < 1)

@@ -19,6 +19,8 @@ struct Request : AnswerRules {
   int32_t promptLogprobs = -1;
   /// The answer may end because the context is full. Else a request whose answer might is refused.
   bool fillsContext = false;
+  /// Requests share pages of prompts with those of the same salt alone.
+  std::string cacheSalt = {};
   /// In place of the engine's; must outlive the request.
   const Tokenizer *tokenizer = nullptr;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 #include <utility>
 
 namespace gpt2c::rt {
@@ -62,8 +63,11 @@ Submitted Engine::submit(Request request) {
   const RequestId id = ++lastId_;
   request.room = roomBehind(int64_t(request.prompt.size()), limits_.context);
   const Tokenizer *tokenizer = request.tokenizer ? request.tokenizer : options_.tokenizer;
-  waiting_.emplace(
-      id, std::make_unique<Sequence>(id, std::move(request), backend_.samples(), tokenizer));
+  const PageEntry root = rootOf(request.cacheSalt);
+  auto sequence = std::make_unique<Sequence>(id, std::move(request), limits_.vocabulary,
+                                             backend_.samples(), tokenizer);
+  sequence->root = root;
+  waiting_.emplace(id, std::move(sequence));
   return {id, Refusal::None, {}};
 }
 
@@ -123,11 +127,31 @@ std::string Engine::whyWaiting() const {
 
 Supply Engine::supply() const { return {pool_.unreserved(), int32_t(running_.size())}; }
 
+/// Salts of which nothing is kept are forgotten, so there are never more than twice as many as
+/// pages and requests.
+PageEntry Engine::rootOf(const std::string &salt) {
+  if (salt.empty())
+    return 0;
+  if (const auto it = roots_.find(salt); it != roots_.end())
+    return it->second;
+  const size_t live = size_t(pool_.pages()) + waiting_.size() + running_.size();
+  if (roots_.size() >= 2 * live) {
+    std::set<PageEntry> used;
+    for (int32_t page = 0; page < pool_.pages(); ++page)
+      used.insert(pool_.parentOf(page));
+    for (const Running *all : {&waiting_, &running_})
+      for (const auto &[id, s] : *all)
+        used.insert(s->root);
+    std::erase_if(roots_, [&](const auto &root) { return !used.contains(root.second); });
+  }
+  return roots_[salt] = pool_.newRoot();
+}
+
 /// The last token of a prompt is always computed: its logits are what the answer begins with.
 Demand Engine::demandOf(const Sequence &s) const {
   const int32_t size = pool_.pageTokens();
   Demand demand{.pages = pagesFor(stateTokens(s.prompt, s.request.mostTokens()), size)};
-  PageEntry parent = 0;
+  PageEntry parent = s.root;
   for (int32_t at = 0; at + size < s.prompt && !s.scores(); at += size) {
     const int32_t page = pool_.find(parent, std::span(s.tokens).subspan(at, size));
     if (page < 0)
@@ -147,7 +171,7 @@ void Engine::admit() {
       return; // nobody overtakes it: it would wait for ever
     const int32_t size = pool_.pageTokens();
     for (int32_t i = 0; i < demand.hits; ++i) {
-      const PageEntry parent = i ? pool_.entryOf(s.pages.back()) : 0;
+      const PageEntry parent = i ? pool_.entryOf(s.pages.back()) : s.root;
       s.pages.push_back(pool_.find(parent, std::span(s.tokens).subspan(i * size, size)));
       pool_.share(s.pages.back());
     }
@@ -168,7 +192,7 @@ void Engine::adopt(Sequence &s) {
   const int32_t size = pool_.pageTokens();
   while (s.begun == s.published * size && size_t(s.published) == s.pages.size() &&
          s.begun + size < s.prompt) {
-    const PageEntry parent = s.published ? pool_.entryOf(s.pages.back()) : 0;
+    const PageEntry parent = s.published ? pool_.entryOf(s.pages.back()) : s.root;
     const int32_t page = pool_.find(parent, std::span(s.tokens).subspan(s.begun, size));
     if (page < 0)
       return;
@@ -189,7 +213,7 @@ void Engine::publish(Sequence &s) {
   const int32_t size = pool_.pageTokens();
   const int32_t known = std::min(s.begun, int32_t(s.tokens.size()));
   for (; (s.published + 1) * size <= known; ++s.published) {
-    const PageEntry parent = s.published ? pool_.entryOf(s.pages[s.published - 1]) : 0;
+    const PageEntry parent = s.published ? pool_.entryOf(s.pages[s.published - 1]) : s.root;
     int32_t &page = s.pages[s.published];
     page = pool_.publish(page, parent, std::span(s.tokens).subspan(s.published * size, size));
   }

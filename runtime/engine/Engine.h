@@ -151,6 +151,7 @@ private:
 
   Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget, EngineOptions options);
 
+  PageEntry rootOf(const std::string &salt);
   Demand demandOf(const Sequence &s) const;
   Supply supply() const;
   void admit();
@@ -179,7 +180,8 @@ private:
   PagePool pool_;
   RequestId lastId_ = 0;
   Running waiting_, running_;
-  std::deque<Call> calls_; ///< begun and not collected, at most two
+  std::map<std::string, PageEntry> roots_; ///< by Request::cacheSalt
+  std::deque<Call> calls_;                 ///< begun and not collected, at most two
   std::deque<Update> updates_;
   EngineStats counted_;
   Clock::time_point busySince_;

@@ -7,11 +7,13 @@ namespace gpt2c::rt {
 
 struct Engine::Sequence {
   /// `samples`: the device does. `tokenizer`: of texts, or null.
-  Sequence(RequestId number, Request asked, bool samples, const Tokenizer *tokenizer)
+  Sequence(RequestId number, Request asked, int32_t vocabulary, bool samples,
+           const Tokenizer *tokenizer)
       : id(number), request(std::move(asked)), tokens(request.prompt),
         prompt(int32_t(request.prompt.size())), answer(request, tokenizer) {
-    if (request.sampling.needsLogits())
-      sampler.emplace(request.sampling, request.prompt);
+    const AnswerBounds bounds{vocabulary, request.minTokens, request.stopTokens};
+    if (Sampler::isNeeded(request.sampling, bounds))
+      sampler.emplace(request.sampling, request.prompt, bounds);
     onDevice = samples && request.sampling.logprobs <= mostReported &&
                mostAdjustments() <= SampledChoice::mostAdjustments;
   }
@@ -36,6 +38,7 @@ struct Engine::Sequence {
   int32_t pending = 0; ///< choices of calls not collected: 0 or 1, for a moment 2
   int32_t segment = 0; ///< the number of its segment in the newest call
   std::vector<int32_t> pages;
+  PageEntry root = 0;             ///< what its first page is behind
   int32_t reserved = 0;           ///< pages promised beside these
   int32_t published = 0;          ///< of pages, from the first on: full, and entries of the pool
   int32_t cached = 0;             ///< prompt tokens found in the prefix cache

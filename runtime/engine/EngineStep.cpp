@@ -129,7 +129,7 @@ void Engine::planPrompts(NextCall &next) {
     adopt(*s);
     const int32_t page = s->begun / size;
     if ((page + 1) * size < s->prompt) {
-      const PageEntry parent = page ? pool_.entryOf(s->pages[page - 1]) : 0;
+      const PageEntry parent = page ? pool_.entryOf(s->pages[page - 1]) : s->root;
       const auto tokens = std::span<const int32_t>(s->tokens).subspan(page * size, size);
       const bool isNew = filling.emplace(parent, PagePool::hashOf(parent, tokens)).second;
       if (!isNew && s->begun % size == 0)
@@ -221,7 +221,8 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
     if (next < 0)
       status = s.sampler->failure(next);
     else
-      s.sampler->accept(next);
+      status = s.sampler->accept(next);
+    choice.completes = s.sampler->complete();
     if (report) {
       choice.logprob = report->logprob;
       choice.top.assign(report->best, report->best + report->count);

@@ -64,6 +64,11 @@ public:
   /// entry is forgotten before those behind it.
   void release(int32_t page);
 
+  /// The beginning of texts that share no page with others.
+  PageEntry newRoot() { return ++lastEntry_; }
+  /// What the page is behind, of a page with an entry; 0 also of any other.
+  PageEntry parentOf(int32_t page) const { return entry_[page] ? parent_[page] : 0; }
+
   /// What the page holds, of a page that was published or found; 0 of any other.
   PageEntry entryOf(int32_t page) const { return entry_[page]; }
   bool isIdle(int32_t page) const { return count_[page] == 0; }

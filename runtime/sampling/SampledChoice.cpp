@@ -26,6 +26,12 @@ void adjust(const SampleRow &row, std::span<const Adjustment> adjustments,
   }
 }
 
+void forbid(std::span<const uint32_t> allowed, std::span<float> logits) {
+  for (size_t i = 0; i < logits.size() && !allowed.empty(); ++i)
+    if (!(allowed[i / 32] >> (i % 32) & 1) && !std::isnan(logits[i]))
+      logits[i] = -INFINITY;
+}
+
 /// The least logit of a candidate.
 float leastOf(const SampleRow &row, std::span<const float> x, float highest) {
   const auto inverse = float(row.inverseTemperature);
@@ -73,10 +79,12 @@ void addToken(std::span<Adjustment> adjustments, int32_t token) {
 }
 
 int32_t chooseToken(const SampleRow &row, std::span<const Adjustment> adjustments,
-                    std::span<const float> logits, int32_t greedy) {
+                    std::span<const float> logits, int32_t greedy,
+                    std::span<const uint32_t> allowed) {
   if (row.mode == SampleRow::Given)
     return greedy;
   std::vector<float> x(logits.begin(), logits.end());
+  forbid(allowed, x);
   adjust(row, adjustments, x);
   if (std::ranges::any_of(x, [](float v) { return std::isnan(v); }))
     return choiceOfNaN;

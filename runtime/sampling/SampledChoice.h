@@ -58,7 +58,20 @@ struct LogprobReport {
 };
 static_assert(sizeof(LogprobReport) == 336);
 
-/// A row with its adjustments, which a caller keeps.
+/// Which tokens may be chosen. A device asks for it once for each choice, on the thread that begins
+/// the call, as late as it can: it may take as long as a part of the call.
+class TokenMask {
+public:
+  /// Bit id % 32 of word id / 32 is set for tokens that may follow, words for the whole vocabulary;
+  /// empty: any may. `carried`: the token that the call carries, below 0 where it carries none. The
+  /// bits hold until the next call.
+  virtual std::span<const uint32_t> allowedBehind(int32_t carried) = 0;
+
+protected:
+  ~TokenMask() = default;
+};
+
+/// A row with its adjustments and its mask, which a caller keeps.
 struct SampledChoice {
   /// Devices have room for so many of each sequence.
   static constexpr int64_t mostAdjustments = 2048;
@@ -66,17 +79,18 @@ struct SampledChoice {
   std::span<const Adjustment> adjustments = {};
   /// Whether a token that is added to the text changes the adjustments.
   bool penalises = false;
+  TokenMask *mask = nullptr; ///< null: any token may be chosen
 
   /// Among few candidates, and nothing else: a device looks at few logits more than once.
   bool isAmongFew() const {
     return row.mode == SampleRow::Sampled && row.topK > 0 && row.topK <= 128 && row.report < 0 &&
-           adjustments.empty() && !penalises;
+           adjustments.empty() && !penalises && !mask;
   }
   /// By the temperature alone, and nothing is reported: a device makes the choice where it computes
   /// the logits.
   bool isByTemperature() const {
     return row.mode == SampleRow::Sampled && row.topK <= 0 && row.topP >= 1 && row.logMinP > 0 &&
-           row.report < 0 && adjustments.empty() && !penalises;
+           row.report < 0 && adjustments.empty() && !penalises && !mask;
   }
 };
 
@@ -86,13 +100,14 @@ void addToken(std::span<Adjustment> adjustments, int32_t token);
 
 /// What chooseToken() returns where there is no token to choose.
 inline constexpr int32_t choiceOfNaN = -1;     ///< a NaN, or plus infinity where it is sampled
-inline constexpr int32_t choiceOfNothing = -2; ///< every logit is minus infinity
+inline constexpr int32_t choiceOfNothing = -2; ///< every logit that may be chosen is minus infinity
 
 /// The choice, which a device makes of the same logits, too, to the bit. `greedy` is what
-/// SampleRow::Given stands for.
+/// SampleRow::Given stands for. `allowed`, of a row that is not Given: as of TokenMask.
 ///
-/// Logits are adjusted in double precision and rounded to single precision once, x[i]. z[i] is
-/// (x[i] - max x) * inverseTemperature in single precision. Candidates are what is left by
+/// Logits of tokens that may not be chosen become minus infinity, but for NaN. Logits are adjusted
+/// in double precision and rounded to single precision once, x[i]. z[i] is (x[i] - max x) *
+/// inverseTemperature in single precision. Candidates are what is left by
 ///  - min-p: z[i] >= logMinP,
 ///  - top-k: x[i] at least the k-th largest,
 ///  - top-p: x[i] at least the largest t for which the weights of the candidates with x[i] >= t sum
@@ -101,7 +116,8 @@ inline constexpr int32_t choiceOfNothing = -2; ///< every logit is minus infinit
 /// The largest x[i] * inverseTemperature + gumbelOf(word) in double precision wins, as far as
 /// scoreOrder() tells, the lowest id of equals; `word` is the random one of (seed, position, i).
 int32_t chooseToken(const SampleRow &row, std::span<const Adjustment> adjustments,
-                    std::span<const float> logits, int32_t greedy);
+                    std::span<const float> logits, int32_t greedy,
+                    std::span<const uint32_t> allowed = {});
 
 /// log(sum(exp(x))).
 double logSumExp(std::span<const float> x);

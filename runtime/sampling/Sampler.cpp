@@ -1,5 +1,7 @@
 #include "runtime/sampling/Sampler.h"
 
+#include "runtime/sampling/AllowedTokens.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +17,7 @@ Status outOfRange(const char *field, double value, const char *range) {
 
 bool SamplingParams::isGreedy() const {
   return !draws() && repetitionPenalty == 1 && frequencyPenalty == 0 && presencePenalty == 0 &&
-         logitBias.empty();
+         logitBias.empty() && !restricts();
 }
 
 Status checkSampling(const SamplingParams &p, int32_t vocabulary) {
@@ -43,14 +45,34 @@ Status checkSampling(const SamplingParams &p, int32_t vocabulary) {
     if (std::isnan(bias) || bias == INFINITY)
       return outOfRange("logit_bias", bias, "finite numbers and minus infinity");
   }
+  auto check = [&](const char *field, std::span<const int32_t> ids) -> Status {
+    for (int32_t id : ids)
+      if (id < 0 || (vocabulary > 0 && id >= vocabulary))
+        return {Code::Usage, std::string(field) + " names token " + std::to_string(id) +
+                                 "; the model's ids go from 0 to " +
+                                 std::to_string(vocabulary - 1)};
+    return {};
+  };
+  if (Status s = check("allowed_token_ids", p.allowedTokens); !s.ok())
+    return s;
+  for (const std::vector<int32_t> &word : p.badWords) {
+    if (word.empty())
+      return {Code::Usage, "one of bad_words has no token"};
+    if (Status s = check("bad_words", word); !s.ok())
+      return s;
+  }
+  if (p.constraint && vocabulary > 0 && p.constraint->vocabulary() != vocabulary)
+    return {Code::Usage, "the grammar was compiled for " +
+                             std::to_string(p.constraint->vocabulary()) +
+                             " tokens, and the model has " + std::to_string(vocabulary)};
   return {};
 }
 
-static SampleRow rowOf(const SamplingParams &p) {
+static SampleRow rowOf(const SamplingParams &p, const AnswerBounds &bounds) {
   SampleRow row;
-  row.mode = !p.needsLogits() ? SampleRow::Given
-             : p.draws()      ? SampleRow::Sampled
-                              : SampleRow::Largest;
+  row.mode = !Sampler::isNeeded(p, bounds) ? SampleRow::Given
+             : p.draws()                   ? SampleRow::Sampled
+                                           : SampleRow::Largest;
   // Less heat than this makes no difference, and single precision has no larger numbers.
   row.inverseTemperature = p.temperature > 0 ? std::min(1 / p.temperature, 1e30) : 1;
   row.topP = p.topP;
@@ -64,8 +86,10 @@ static SampleRow rowOf(const SamplingParams &p) {
   return row;
 }
 
-Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt)
-    : params_(std::move(params)), row_(rowOf(params_)), position_(int64_t(prompt.size())) {
+Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt, const AnswerBounds &bounds)
+    : params_(std::move(params)), row_(rowOf(params_, bounds)), position_(int64_t(prompt.size())) {
+  if (params_.restricts() || bounds.restricts())
+    allowed_ = std::make_unique<AllowedTokens>(params_, bounds);
   auto at = [&](int32_t id) -> Adjustment & {
     auto [place, isNew] = places_.emplace(id, adjustments_.size());
     if (isNew)
@@ -79,27 +103,45 @@ Sampler::Sampler(SamplingParams params, std::span<const int32_t> prompt)
       at(token).count = 0;
 }
 
+Sampler::Sampler(Sampler &&) noexcept = default;
+Sampler &Sampler::operator=(Sampler &&) noexcept = default;
+Sampler::~Sampler() = default;
+
 SampledChoice Sampler::choiceAt(int64_t position) const {
   SampledChoice choice{row_, adjustments_, params_.penalises()};
+  if (allowed_ && allowed_->restricts())
+    choice.mask = allowed_.get();
   choice.row.position = position;
   return choice;
 }
 
-void Sampler::accept(int32_t token) {
+bool Sampler::complete() const { return allowed_ && allowed_->complete(); }
+
+Status Sampler::accept(int32_t token) {
   ++position_;
+  if (allowed_)
+    allowed_->accept(token);
+  if (allowed_ && allowed_->refused())
+    return {Code::Corrupt,
+            "token " + std::to_string(token) + " was chosen, which the grammar does not allow"};
   if (!params_.penalises())
-    return;
+    return {};
   auto [place, isNew] = places_.emplace(token, adjustments_.size());
   if (isNew)
     adjustments_.push_back({.id = token});
   Adjustment &a = adjustments_[place->second];
   a.count = std::max(a.count, 0) + 1;
+  return {};
 }
 
 Status Sampler::failure(int32_t choice) const {
   const std::string after = std::to_string(position_) + " tokens";
   if (choice == choiceOfNothing)
-    return {Code::Quality, "after " + after + " every logit is minus infinity"};
+    return {Code::Quality,
+            "after " + after +
+                (allowed_ ? " no token is possible that may be chosen: what is asked "
+                            "for forbids the others"
+                          : " every logit is minus infinity")};
   return {Code::Quality, "the logits after " + after +
                              " hold a NaN or infinity: an overflow, in fp16 most likely; compile "
                              "with --precision=fp32"};
@@ -114,8 +156,10 @@ Result<Choice> Sampler::choose(std::span<const float> logits) {
   };
   const SampledChoice how = choiceAt(position_);
   Choice out;
-  out.token =
-      row_.mode == SampleRow::Given ? greedy() : chooseToken(how.row, how.adjustments, logits, -1);
+  out.token = row_.mode == SampleRow::Given ? greedy()
+                                            : chooseToken(how.row, how.adjustments, logits, -1,
+                                                          how.mask ? how.mask->allowedBehind(-1)
+                                                                   : std::span<const uint32_t>());
   if (out.token < 0)
     return failure(out.token);
   if (params_.logprobs >= 0) {
@@ -123,7 +167,9 @@ Result<Choice> Sampler::choose(std::span<const float> logits) {
     out.logprob = double(logits[out.token]) - logSum;
     out.top = mostProbable(logits, logSum, params_.logprobs);
   }
-  accept(out.token);
+  if (Status s = accept(out.token); !s.ok())
+    return s;
+  out.completes = complete();
   return out;
 }
 

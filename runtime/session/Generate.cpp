@@ -34,15 +34,17 @@ public:
   Generation(Session &session, std::span<const Tokens> prompts, const GenerateOptions &options)
       : session_(session), options_(options) {
     out_.tokens.resize(prompts.size());
+    const AnswerBounds bounds{int32_t(session.plan().meta().vocab_size), options.minNewTokens,
+                              options.stopTokens};
     for (size_t i = 0; i < prompts.size(); ++i) {
       Sequence &s = sequences_.emplace_back();
       s.index = i;
       s.window = prompts[i];
-      if (options.sampling.empty())
-        continue;
-      const SamplingParams &p = options.sampling[options.sampling.size() == 1 ? 0 : i];
-      if (p.needsLogits())
-        s.sampler.emplace(p, prompts[i]);
+      const SamplingParams p = options.sampling.empty()
+                                   ? SamplingParams()
+                                   : options.sampling[options.sampling.size() == 1 ? 0 : i];
+      if (Sampler::isNeeded(p, bounds))
+        s.sampler.emplace(p, prompts[i], bounds);
     }
   }
 
@@ -83,7 +85,7 @@ private:
     out_.tokens[s.index].push_back(choice.token);
     if (options_.onToken && !options_.onToken(s.index, choice))
       s.finish = Finish::Caller;
-    else if (std::ranges::count(options_.stopTokens, choice.token))
+    else if (choice.completes || std::ranges::count(options_.stopTokens, choice.token))
       s.finish = Finish::Stop;
     else if (s.given >= options_.maxNewTokens)
       s.finish = Finish::Length;

@@ -12,6 +12,7 @@ namespace gpt2c::rt {
 
 struct GenerateOptions {
   int64_t maxNewTokens = 32; ///< for each sequence
+  int64_t minNewTokens = 0;  ///< so many have no stop token among them
   /// A sequence ends with the first of these, which is part of the result.
   std::vector<int32_t> stopTokens;
   /// Greedy where empty, one for all prompts, or one for each.

@@ -33,11 +33,12 @@ AnswerPiece AnswerStream::push(Choice choice) {
   assert(!ended_ && "nothing follows the end of an answer");
   AnswerPiece piece;
   const int32_t token = choice.token;
+  const bool completes = choice.completes;
   piece.choice = std::move(choice);
   ++tokens_;
   const bool ends = std::ranges::count(rules_.stopTokens, token) > 0;
   if (shows(token, ends))
-    piece.text = text_.push(tokenizer_->tokenBytes(token));
+    piece.text = text_.push(tokenizer_->tokenBytes(token), tokens_ > rules_.minTokens);
   if (text_.stopped()) {
     piece.stopString = text_.stopIndex();
     if (rules_.includeStop)
@@ -45,7 +46,7 @@ AnswerPiece AnswerStream::push(Choice choice) {
   } else if (ends) {
     piece.stopToken = token;
   }
-  if (text_.stopped() || ends)
+  if (text_.stopped() || ends || completes)
     piece.finish = Finish::Stop;
   else if (tokens_ >= rules_.maxTokens)
     piece.finish = Finish::Length;

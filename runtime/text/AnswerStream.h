@@ -18,6 +18,7 @@ namespace gpt2c::rt {
 /// Where an answer ends, and which of its tokens are text.
 struct AnswerRules {
   int64_t maxTokens = 16;   ///< new tokens at most
+  int64_t minTokens = 0;    ///< so many have no stop token or string among them
   int64_t room = INT64_MAX; ///< tokens that the context has room for
   /// The answer ends with the first of these: the end of text, and what a caller names.
   std::vector<int32_t> stopTokens = {};

@@ -79,6 +79,7 @@ std::optional<double> TextAnswer::tokensPerSecond() const {
 void TextAnswer::add(const AnswerPiece &piece, double seconds, bool wantsLogprobs) {
   text += piece.text;
   if (piece.choice) {
+    complete = piece.choice->completes && piece.stopToken < 0;
     lastTokenSeconds = seconds;
     if (tokens.empty())
       firstTokenSeconds = seconds;
@@ -99,6 +100,19 @@ std::vector<int32_t> endsOfText(int32_t eosToken, const Tokenizer *tokenizer) {
   if (eosToken >= 0 && !std::ranges::count(ends, eosToken))
     ends.insert(ends.begin(), eosToken);
   return ends;
+}
+
+std::vector<Tokens> badWordsOf(const Tokenizer &tokenizer, std::span<const std::string> words) {
+  std::vector<Tokens> out;
+  for (const std::string &word : words) {
+    const size_t begin = std::min(word.find_first_not_of(' '), word.size());
+    for (const char *space : {"", " "}) {
+      Tokens tokens = tokenizer.encode(space + word.substr(begin), {.allowSpecial = false});
+      if (!tokens.empty() && std::ranges::count(out, tokens) == 0)
+        out.push_back(std::move(tokens));
+    }
+  }
+  return out;
 }
 
 SamplingParams advisedSampling(const SamplingAdvice &advice) {
@@ -127,6 +141,7 @@ Result<TextGenerated> generateText(Session &session, const Tokenizer *tokenizer,
   std::vector<AnswerRules> rules;
   for (const Tokens &prompt : prompts) {
     AnswerRules &r = rules.emplace_back(AnswerRules{.maxTokens = generate.maxNewTokens,
+                                                    .minTokens = generate.minNewTokens,
                                                     .stopTokens = generate.stopTokens,
                                                     .stops = options.stops});
     if (endsByContext)

@@ -18,7 +18,8 @@ struct TextAnswer {
   std::string text; ///< of the tokens, cut where a stop string begins; without a token that ends it
   std::vector<Choice> choices; ///< of each token, where log probabilities were asked for
   Finish finish = Finish::Length;
-  int stop = -1; ///< which of TextOptions::stops ended it (finish is Stop), -1: none
+  int stop = -1;         ///< which of TextOptions::stops ended it (finish is Stop), -1: none
+  bool complete = false; ///< a constraint ended it (finish is Stop)
   /// Until its first and its last token were there, from the call of generateText on: a prompt that
   /// waits for a place in the batch counts that.
   double firstTokenSeconds = 0, lastTokenSeconds = 0;
@@ -53,6 +54,9 @@ std::vector<int32_t> endsOfText(int32_t eosToken, const Tokenizer *tokenizer);
 inline std::vector<int32_t> endsOfText(const Session &session, const Tokenizer *tokenizer) {
   return endsOfText(session.eosToken(), tokenizer);
 }
+
+/// SamplingParams::badWords of texts: their tokens, alone and behind a space.
+std::vector<Tokens> badWordsOf(const Tokenizer &tokenizer, std::span<const std::string> words);
 
 /// What the model's makers advise: greedy where they do not sample, but for penalties.
 SamplingParams advisedSampling(const SamplingAdvice &advice);

@@ -20,12 +20,12 @@ std::size_t TextStream::possibleStop() const {
   return longest;
 }
 
-std::string TextStream::push(std::string_view bytes) {
+std::string TextStream::push(std::string_view bytes, bool mayStop) {
   if (stopped())
     return {};
   held_ += bytes;
   std::size_t begin = std::string::npos;
-  for (std::size_t i = 0; i < stops_.size(); ++i) {
+  for (std::size_t i = 0; mayStop && i < stops_.size(); ++i) {
     std::size_t at = stops_[i].empty() ? std::string::npos : held_.find(stops_[i]);
     if (at < begin) {
       begin = at;
@@ -36,7 +36,7 @@ std::string TextStream::push(std::string_view bytes) {
     held_.resize(begin);
     return finish();
   }
-  std::size_t ready = held_.size() - possibleStop();
+  std::size_t ready = held_.size() - (mayStop ? possibleStop() : 0);
   ready -= utf8IncompleteTail(std::string_view(held_).substr(0, ready));
   std::string out = held_.substr(0, ready);
   held_.erase(0, ready);

@@ -17,8 +17,8 @@ public:
   explicit TextStream(std::vector<std::string> stops = {});
 
   /// What can be shown after these bytes, possibly nothing. Nothing more comes once stopped()
-  /// holds.
-  std::string push(std::string_view bytes);
+  /// holds. Without `mayStop` no stop string has a part in them.
+  std::string push(std::string_view bytes, bool mayStop = true);
 
   /// The bytes held back, for an answer that ended without a stop string.
   std::string finish();

@@ -219,6 +219,14 @@ std::string_view Tokenizer::tokenBytes(std::int32_t token) const {
   return std::string_view(impl_->shown).substr(begin, impl_->shownEnds[std::size_t(token)] - begin);
 }
 
+std::vector<std::int32_t> Tokenizer::specialTokens() const {
+  std::vector<std::int32_t> out;
+  for (const TokenizerModel::AddedToken &token : impl_->model.added)
+    if (token.flags & TokenizerModel::AddedToken::Special)
+      out.push_back(token.id);
+  return out;
+}
+
 std::int32_t Tokenizer::find(std::string_view name) const { return impl_->model.find(name); }
 
 std::int32_t Tokenizer::vocabSize() const { return std::int32_t(impl_->shownEnds.size()); }

@@ -67,6 +67,9 @@ public:
   /// id.
   std::string_view tokenBytes(std::int32_t token) const;
 
+  /// Tokens that texts have on request alone, by id: those that mark, and are no text.
+  std::vector<std::int32_t> specialTokens() const;
+
   /// The id of the token with this name, added or of the vocabulary, -1: there is none.
   std::int32_t find(std::string_view name) const;
 

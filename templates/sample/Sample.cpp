@@ -39,7 +39,7 @@ KernelSource sample(llvm::StringRef name, const SampleConfig &c) {
   if (c.blocks > 1)
     w.cluster(c.blocks, 1);
   w.out("logits", Scalar::F32);
-  for (const char *name : {"greedy", "rows"})
+  for (const char *name : {"greedy", "rows", "masks"})
     w.in(name, Scalar::I32);
   for (const char *name : {"adjustments", "next", "reports"})
     w.out(name, Scalar::I32);

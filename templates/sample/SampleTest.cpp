@@ -18,6 +18,7 @@ struct Kind {
   const char *name;
   rt::SampleRow how; ///< of all rows; seeds and positions differ
   bool adjusts = false;
+  bool masked = false; ///< most rows have a mask, of many tokens or of few; else some
 };
 
 std::vector<Kind> kinds(int vocabulary) {
@@ -59,6 +60,20 @@ std::vector<Kind> kinds(int vocabulary) {
         .topK = 40,
         .mode = sampled,
         .report = rt::mostReported},
+       true},
+      {"largest, masked", {.mode = Row::Largest}, false, true},
+      {"temperature, masked", {.inverseTemperature = 1 / 1.2, .mode = sampled}, false, true},
+      {"top-k 40, masked", {.topK = 40, .mode = sampled}, false, true},
+      {"all and penalties, masked, reported",
+       {.inverseTemperature = 1 / 0.7,
+        .topP = 0.95,
+        .repetition = 1.2,
+        .presence = 0.3,
+        .logMinP = 3 * tenth,
+        .topK = 60,
+        .mode = sampled,
+        .report = 3},
+       true,
        true}};
   for (Kind &k : all)
     if (k.how.logMinP == 0)
@@ -112,6 +127,16 @@ std::vector<rt::Adjustment> adjustmentsOf(Run &run, int n) {
   return all;
 }
 
+/// A bit for each token: all but few, few, one or none.
+std::vector<uint32_t> maskOf(Run &run, int n, int row) {
+  std::vector<uint32_t> mask(size_t(n + 31) / 32, row % 4 == 0 ? ~uint32_t{0} : 0);
+  auto flip = [&](int id) { mask[size_t(id) / 32] ^= 1U << (id % 32); };
+  const int flips = row % 4 == 0 ? n / 3 : row % 4 == 1 ? 40 : row % 4 == 2 ? 1 : 0;
+  for (const int id : run.integers(size_t(flips), 0, n - 1))
+    flip(id);
+  return mask;
+}
+
 std::vector<int> wordsOf(const void *from, size_t bytes) {
   std::vector<int> words(bytes / sizeof(int));
   std::memcpy(words.data(), from, bytes);
@@ -157,6 +182,7 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
     std::vector<rt::Adjustment> adjustments;
     std::vector<int> greedy, want;
     std::vector<rt::LogprobReport> reported;
+    std::vector<uint32_t> masks(rows);
     for (int r = 0; r < rows; ++r) {
       rt::SampleRow h = kind.how;
       h.seed = 0x9e3779b97f4a7c15ULL * (uint64_t)(r + 1);
@@ -173,7 +199,13 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
       how.push_back(h);
       std::vector<float> row(logits.values.begin() + (size_t)r * n,
                              logits.values.begin() + (size_t)(r + 1) * n);
-      want.push_back(run.isDry() ? 0 : rt::chooseToken(h, own, row, greedy.back()));
+      std::vector<uint32_t> mask;
+      if ((kind.masked ? r % 7 != 3 : r % 6 == 2) && h.mode != rt::SampleRow::Given) {
+        mask = maskOf(run, n, r);
+        masks[size_t(r)] = uint32_t(masks.size());
+        masks.insert(masks.end(), mask.begin(), mask.end());
+      }
+      want.push_back(run.isDry() ? 0 : rt::chooseToken(h, own, row, greedy.back(), mask));
       const bool reports = !run.isDry() && h.report >= 0 && want.back() >= 0;
       reported.push_back(reports ? rt::reportOf(h, row, want.back()) : rt::LogprobReport());
     }
@@ -181,6 +213,7 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
     Tensor greedyTensor = run.integerInput(greedy),
            next = run.integerInput(std::vector<int>(rows, -9)),
            rowsTensor = run.integerInput(wordsOf(how.data(), how.size() * sizeof(how[0]))),
+           masksTensor = run.integerInput(wordsOf(masks.data(), masks.size() * sizeof(masks[0]))),
            reports = run.integerInput(std::vector<int>(rows * sizeof(reported[0]) / sizeof(int))),
            adjustmentsTensor = run.integerInput(
                wordsOf(adjustments.data(), adjustments.size() * sizeof(adjustments[0])));
@@ -188,6 +221,7 @@ void addCase(Suite &suite, int id, const SampleConfig &c, const Kind &kind) {
                {{"logits", &logits},
                 {"greedy", &greedyTensor},
                 {"rows", &rowsTensor},
+                {"masks", &masksTensor},
                 {"adjustments", &adjustmentsTensor},
                 {"next", &next},
                 {"reports", &reports}});

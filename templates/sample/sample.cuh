@@ -17,12 +17,15 @@
 // way of a small top-k before the logits are there, in the same code, with values of its own, and
 // leaves nothing.
 //
+// A row with a mask has logits that are minus infinity where the mask forbids a token: sample_mask.cuh.
+//
 // Config: Vocab, Blocks, Threads, Held (a block keeps its logits in shared memory, else it reads
 // them again), Rehearsed (grids of up to so many rows rehearse; 0: none).
-// Kernel: logits f32[rows,Vocab], which adjustments change, greedy i32[rows], rows SampleRow[rows],
-// adjustments Adjustment[], which a row with a report changes, next i32[rows],
-// reports LogprobReport[rows], of which rows without one are not written. next and reports may be
-// in host memory.
+// Kernel: logits f32[rows,Vocab], which masks and adjustments change, greedy i32[rows],
+// rows SampleRow[rows], masks u32[]: of each row the word that its mask begins at, 0: it has none, then
+// masks of Vocab bits; null: no row has one; adjustments Adjustment[], which a row with a report changes, next i32[rows],
+// reports LogprobReport[rows], of which rows without one are not written. masks, next and reports may
+// be in host memory.
 // Grid: (Blocks, rows); block: Threads; cluster: Blocks; dynamic shared:
 // RowSampler<C>::sharedBytes. Bytes: 4 rows Vocab.
 #pragma once
@@ -38,21 +41,22 @@ public:
   static constexpr int sharedBytes = C::Held ? Base::singles * C::Threads * 4 : 0;
 
   __device__ __forceinline__ RowSampler(float *logits, const SampleRow &how, unsigned rank,
-                                        float *held, bool rehearses)
-      : Base(logits, how, rank, held, rehearses),
+                                        float *held, const unsigned *mask, bool rehearses)
+      : Base(logits, how, rank, held, rehearses), mask(mask),
         inverse(__double2float_rn(how.inverseTemperature)) {}
 
   /// Whether few logits are looked at a second time.
-  static __device__ __forceinline__ bool isQuick(const SampleRow &how) {
-    return how.report < 0 && how.adjustments == 0 && how.mode == SampleRow::Sampled &&
-           how.topK > 0 && how.topK <= minInt(Base::mostK, C::Vocab - 1);
+  static __device__ __forceinline__ bool isQuick(const SampleRow &how, const unsigned *mask) {
+    return mask == nullptr && how.report < 0 && how.adjustments == 0 &&
+           how.mode == SampleRow::Sampled && how.topK > 0 &&
+           how.topK <= minInt(Base::mostK, C::Vocab - 1);
   }
   /// The token, in the thread that writes it. `report` is written where the row asks for it and
   /// there is a token. A rehearsal, of what isQuick() alone, writes nothing.
   __device__ __forceinline__ int choose(Adjustment *adjustments, LogprobReport *report) {
     const SampleRow &how = this->how;
     const bool reports = how.report >= 0;
-    if (isQuick(how))
+    if (isQuick(how, mask))
       return chooseQuickly();
     Tally most;
     double logSum = 0;
@@ -61,11 +65,15 @@ public:
       if (!most.b)
         logSum = this->reportBest((unsigned)most.a, report);
     }
+    if (mask != nullptr) {
+      this->forbid(mask);
+      this->barrier();
+    }
     if (how.adjustments > 0) {
       this->adjust(adjustments);
       this->barrier();
     }
-    if (!reports || how.adjustments > 0)
+    if (!reports || how.adjustments > 0 || mask != nullptr)
       most = this->survey();
     const int token = tokenOf(most);
     if (reports && token >= 0) {
@@ -249,18 +257,24 @@ private:
     return sampling::tokenOf(this->template meet<LargestOf>({best, 0}).a);
   }
 
+  const unsigned *const mask; ///< null: any token may be chosen
   const float inverse;
   float highest = 0;
 };
 
 template <typename C>
 __device__ __forceinline__ void sample(float *logits, const int *greedy, const int *rows,
-                                       int *adjustments, int *next, int *reports, void *held) {
+                                       const int *masks, int *adjustments, int *next, int *reports,
+                                       void *held) {
   const i64 row = blockIdx.y;
   const unsigned rank = blockIdx.x;
   // An input of the call, of which the kernel before writes nothing.
   const SampleRow how = reinterpret_cast<const SampleRow *>(rows)[row];
-  bool rehearses = C::Rehearsed > 0 && gridDim.y <= C::Rehearsed && RowSampler<C>::isQuick(how);
+  const int maskAt = masks != nullptr ? masks[row] : 0;
+  const unsigned *const mask =
+      maskAt != 0 ? reinterpret_cast<const unsigned *>(masks) + maskAt : nullptr;
+  bool rehearses =
+      C::Rehearsed > 0 && gridDim.y <= C::Rehearsed && RowSampler<C>::isQuick(how, mask);
 #pragma unroll 1
   for (;;) {
     if (!rehearses) {
@@ -271,7 +285,7 @@ __device__ __forceinline__ void sample(float *logits, const int *greedy, const i
     if (how.mode == SampleRow::Given) {
       token = greedy[row];
     } else {
-      RowSampler<C> sampler(logits + row * C::Vocab, how, rank, static_cast<float *>(held),
+      RowSampler<C> sampler(logits + row * C::Vocab, how, rank, static_cast<float *>(held), mask,
                             rehearses);
       LogprobReport *report = reinterpret_cast<LogprobReport *>(reports) + row;
       token = sampler.choose(reinterpret_cast<Adjustment *>(adjustments), report);

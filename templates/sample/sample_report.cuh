@@ -3,12 +3,12 @@
 // own, and the best are found one by one. The report is there before the choice is.
 #pragma once
 
-#include "templates/sample/sample_values.cuh"
+#include "templates/sample/sample_mask.cuh"
 
 namespace gpt2c::tile {
 
-template <typename C> class RowReport : public RowValues<C> {
-  using Base = RowValues<C>;
+template <typename C> class RowReport : public RowMask<C> {
+  using Base = RowMask<C>;
 
 public:
   using Base::Base;

@@ -1,7 +1,8 @@
-// e2e_rows PLAN cpu|cuda [TOLERANCE]: runs sequences with random cuts, mixed in calls of extend(),
-// over shared pages, and compares the logits behind every call with those of prefill() and step()
-// of each sequence alone. The tolerance is relative to the largest logit of a row; 0 for none.
-// Many calls are made again with choices by temperature, which have to be the host's, to the token.
+// e2e_rows PLAN cpu|cuda [TOLERANCE [SEQUENCES]]: runs sequences with random cuts, mixed in calls
+// of extend(), over shared pages, and compares the logits behind every call with those of prefill()
+// and step() of each sequence alone. The tolerance is relative to the largest logit of a row; 0 for
+// none. Many calls are made again with choices by temperature, also among the tokens of a mask,
+// which have to be the host's, to the token.
 #include "cpu/CpuBackend.h"
 #include "runtime/cuda/CudaBackend.h"
 
@@ -32,6 +33,12 @@ void need(const rt::Status &status) {
   if (!status.ok())
     fail(status.message(), int(status.code()));
 }
+
+/// The same tokens, whatever came before.
+struct Mask final : rt::TokenMask {
+  std::vector<uint32_t> bits;
+  std::span<const uint32_t> allowedBehind(int32_t) override { return bits; }
+};
 
 /// A sequence: its prompt, then what the model chose.
 struct Sequence {
@@ -182,6 +189,7 @@ struct Run {
     if (backend.samples() && below(2)) {
       draw(segments, out, -1); // where the logits are computed
       draw(segments, out, 0);  // behind them: there is a report
+      draw(segments, out, -1, true);
       for (Sequence &s : sequences)
         s.lastSegment = -1; // the call before is another
     }
@@ -189,8 +197,10 @@ struct Run {
   }
 
   /// The call once more, with other choices.
-  void draw(std::vector<rt::Segment> segments, const rt::RowsOutput &before, int32_t report) {
+  void draw(std::vector<rt::Segment> segments, const rt::RowsOutput &before, int32_t report,
+            bool masked = false) {
     std::vector<int32_t> want;
+    std::vector<Mask> masks(segments.size());
     size_t at = 0, vocabulary = sequences[0].logits[0].size();
     for (size_t i = 0; i < segments.size(); ++i) {
       rt::Segment &s = segments[i];
@@ -211,7 +221,12 @@ struct Run {
       row.position = s.past + int64_t(s.tokens.size());
       row.report = report;
       s.sampled = rt::SampledChoice{.row = row};
-      want.back() = rt::chooseToken(row, {}, logits, -1);
+      if (masked && below(3)) {
+        for (size_t n = (vocabulary + 31) / 32; n > 0; --n)
+          masks[i].bits.push_back(uint32_t(random() & random()));
+        s.sampled->mask = &masks[i];
+      }
+      want.back() = rt::chooseToken(row, {}, logits, -1, masks[i].bits);
       ++drawn;
     }
     need(backend.extend(segments));
@@ -234,7 +249,7 @@ struct Run {
 
 int main(int argc, char **argv) {
   if (argc < 3)
-    fail("usage: e2e_rows PLAN cpu|cuda [TOLERANCE]");
+    fail("usage: e2e_rows PLAN cpu|cuda [TOLERANCE [SEQUENCES]]");
   rt::Plan::Ptr plan = need(rt::Plan::open(argv[1]));
   if (!plan->meta().kv)
     fail("the plan has no KV state");
@@ -246,7 +261,8 @@ int main(int argc, char **argv) {
   if (run.state.pages < 1 || run.state.pageTokens < 1 || run.state.maxRows < 1)
     fail("the paged state is empty");
   const plan::KvPlanT &kv = *plan->meta().kv;
-  run.makeSequences(plan->meta().vocab_size, kv.max_context, std::min(8, kv.max_batch));
+  run.makeSequences(plan->meta().vocab_size, kv.max_context,
+                    std::min(argc > 4 ? std::atoi(argv[4]) : 8, kv.max_batch));
   run.takePages(kv.max_context);
   while (run.call())
     ;

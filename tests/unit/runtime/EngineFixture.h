@@ -82,6 +82,7 @@ protected:
       session_ = toy::makeSession(shape_);
     GenerateOptions o;
     o.maxNewTokens = r.maxTokens;
+    o.minNewTokens = r.minTokens;
     o.stopTokens = r.stopTokens;
     o.sampling = {r.sampling};
     Result<Generated> out = session_->generate(std::vector<Tokens>{r.prompt}, o);

@@ -226,7 +226,10 @@ private:
         adjustments.emplace_back();
         addToken(adjustments, token);
       }
-    return chooseToken(how.row, adjustments, row, -1);
+    std::span<const uint32_t> allowed;
+    if (how.mask)
+      allowed = how.mask->allowedBehind(carried.empty() ? -1 : carried[0]);
+    return chooseToken(how.row, adjustments, row, -1, allowed);
   }
 
   Shape shape_;
