@@ -45,5 +45,11 @@ function(gpt2c_install_licences folder)
     install(FILES "/usr/share/doc/${package}/copyright" DESTINATION "${folder}" RENAME "${package}"
       ${ARGN} OPTIONAL)
   endforeach()
+  if(TARGET gpt2c_dep_xgrammar)
+    foreach(file LICENSE NOTICE)
+      install(FILES "${GPT2C_XGRAMMAR_PATH}/${file}" DESTINATION "${folder}" RENAME "xgrammar-${file}"
+        ${ARGN} OPTIONAL)
+    endforeach()
+  endif()
 endfunction()
 gpt2c_install_licences("${CMAKE_INSTALL_DATADIR}/gpt2c/licenses")

@@ -3,9 +3,9 @@
 # runs a part or none (GPT2C_NIGHTLY, `ctest -C Nightly`), the wheel of the Python package in an
 # environment of its own (scripts/check-wheel.sh), both commands of the README on machines that have
 # nothing (scripts/check-bare.sh), everything that can be sanitized (scripts/sanitized.sh all), ten
-# minutes of each fuzz target (scripts/fuzz.sh), and 2,000 graphs with a changed meaning against
-# ONNX Runtime (tests/meaning), drawn from SEED, which by default is the number of the day. Failures
-# stay in BUILD/nightly.
+# minutes of each fuzz target (scripts/fuzz.sh), and, drawn from SEED, which by default is the
+# number of the day, answers by 1,000 JSON schemas (tests/e2e/run-grammars) and 2,000 graphs with a
+# changed meaning against ONNX Runtime (tests/meaning). Failures stay in BUILD/nightly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -25,6 +25,13 @@ scripts/check-bare.sh || failed=1
 scripts/sanitized.sh all || failed=1
 scripts/fuzz.sh --seconds="${FUZZ_SECONDS:-600}" || failed=1
 echo "nightly: seed $seed"
+mkdir -p "$build/nightly"
+(
+  export GPT2C_SOURCE_DIR=$PWD
+  cd "$build/nightly"
+  bash "$GPT2C_SOURCE_DIR/tests/e2e/run-grammars/check-grammars.sh" \
+    "$GPT2C_SOURCE_DIR/examples/sample" cpu "${SCHEMAS:-1000}" "$seed"
+) || [ $? = 77 ] || failed=1
 python3 tests/meaning/fuzz_meaning.py --seed="$seed" --count="${COUNT:-2000}" \
   --out="$build/nightly" --keep-failures \
   --log="$build/nightly/cases.jsonl" || failed=1

@@ -2,16 +2,19 @@
 # Installs what building gpt2c needs on Debian 12 or Ubuntu 24.04; does nothing where all of it is
 # there.
 #   scripts/setup.sh           packages and NVRTC
+#   scripts/setup.sh --grammar also XGrammar, which structured output takes, built from its source
+#                              package: two to three minutes of two cores, once
 #   scripts/setup.sh --tests   also what tests take beyond that: ONNX Runtime, which tests/meaning
-#                              compares with, and what the Python package is built and tested with.
+#                              compares with, XGrammar, and what the Python package is built and
+#                              tested with.
 #                              Where one cannot be had, a line says which tests will be skipped
 #   scripts/setup.sh --dev     also clang, clang-tidy and clang-format (the fuzz preset, the checks
 #                              of .ci/run)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in
-"" | --tests | --dev) ;;
-*) echo "setup: no option '$1': --tests, --dev" >&2; exit 1 ;;
+"" | --grammar | --tests | --dev) ;;
+*) echo "setup: no option '$1': --grammar, --tests, --dev" >&2; exit 1 ;;
 esac
 
 say() { echo "setup: $*" >&2; }
@@ -157,6 +160,46 @@ provideCuda() {
   say "NVRTC: .deps/cuda"
 }
 
+xgrammar=0.2.9
+
+# XGrammar from its source package on PyPI, a static library with its headers, into .deps/xgrammar:
+# without Python's part of it, quiet, and without link time optimisation.
+fetchXgrammar() {
+  local source launcher=() flags='-O2 -g0 -fno-lto -Wno-error -DXGRAMMAR_LOG_CUSTOMIZE=1'
+  local have="$xgrammar $flags"
+  [ "$(cat .deps/xgrammar/have.txt 2>/dev/null)" = "$have" ] && return
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    aptInstall python3-pip
+  fi
+  say "fetching and building XGrammar $xgrammar"
+  work=.deps/xgrammar.new # one name, so that ccache knows it again
+  rm -rf "$work"
+  mkdir -p "$work"
+  trap 'rm -rf "$work"' EXIT
+  # Its metadata are read, for which pip fetches a build system; none of its dependencies is.
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary xgrammar \
+    --dest "$work" "xgrammar==$xgrammar" || die "pip download failed"
+  tar -xzf "$work/xgrammar-$xgrammar.tar.gz" -C "$work"
+  source=$work/xgrammar-$xgrammar
+  mkdir "$work/build"
+  printf 'set(XGRAMMAR_BUILD_%s OFF)\n' PYTHON_BINDINGS CXX_TESTS >"$work/build/config.cmake"
+  if command -v ccache >/dev/null; then
+    launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  fi
+  if ! { cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release "${launcher[@]}" \
+    -DCMAKE_CXX_FLAGS="$flags -ffunction-sections -fdata-sections -fvisibility=hidden" \
+    -DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG -DCMAKE_INSTALL_PREFIX="$PWD/$work/xgrammar" \
+    -DCMAKE_INSTALL_LIBDIR=lib &&
+    cmake --build "$work/build" --target install; } >"$work/log" 2>&1; then
+    tail -n 20 "$work/log" >&2
+    die "XGrammar did not build"
+  fi
+  cp "$source/LICENSE" "$source/NOTICE" "$work/xgrammar"
+  echo "$have" >"$work/xgrammar/have.txt"
+  rm -rf .deps/xgrammar
+  mv "$work/xgrammar" .deps/xgrammar
+}
+
 # Packages of Python from PyPI into .deps/python. Fails where they cannot be had.
 fetchPython() {
   local wanted=(tests/meaning/requirements.txt python/requirements.txt) python=.deps/python
@@ -181,10 +224,13 @@ provideForTests() {
     say "there is no python3-dev: the tests of the Python package will be skipped"
   (fetchPython) ||
     say "there is no ONNX Runtime, nanobind, pytest or mypy: tests that need one will be skipped"
+  (fetchXgrammar) || say "there is no XGrammar: the tests of structured output will be skipped"
 }
 
 installPackages "$@"
 provideCuda
-if [ -n "${1:-}" ]; then
-  provideForTests
-fi
+case ${1:-} in
+"") ;;
+--grammar) fetchXgrammar ;;
+*) provideForTests ;;
+esac

@@ -120,6 +120,7 @@ rt::Status Job::addPrompts(const Prompts &prompts) {
 rt::TextOptions Job::options(std::span<Answer *const> answers) {
   rt::TextOptions options;
   options.generate.maxNewTokens = flags_.newTokens;
+  options.generate.minNewTokens = flags_.minTokens;
   options.generate.slide = flags_.slide;
   options.generate.stopTokens = flags_.stopIds;
   options.stops = flags_.stops;
@@ -163,7 +164,7 @@ rt::Status Job::run() {
     a.text += from.text;
     if (from.stop >= 0)
       a.stop = flags_.stops[size_t(from.stop)];
-    else if (from.finish == rt::Finish::Stop && tokenizer_)
+    else if (from.finish == rt::Finish::Stop && tokenizer_ && !from.complete)
       a.stop = std::string(tokenizer_->tokenBytes(from.tokens.back()));
     a.firstTokenSeconds = from.firstTokenSeconds;
     a.lastTokenSeconds = from.lastTokenSeconds;

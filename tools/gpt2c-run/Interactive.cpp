@@ -130,6 +130,7 @@ rt::Result<rt::Tokens> Conversation::window() const {
 rt::TextOptions Conversation::options() {
   rt::TextOptions out;
   out.generate.maxNewTokens = flags_.newTokens;
+  out.generate.minNewTokens = flags_.minTokens;
   out.generate.slide = flags_.slide;
   out.generate.stopTokens = flags_.stopIds;
   out.generate.sampling = {flags_.sampling};

@@ -23,6 +23,7 @@ struct CommandLine {
   std::string tokenizer;    ///< a folder or tokenizer.json in place of the plan's
   SamplingSource samplingSource = SamplingSource::Flags;
   GenerateFlags generate;
+  ConstraintFlags constraints;
   std::vector<std::string> testData;
   std::string checkModel;
   bool selfTest = false;
@@ -43,6 +44,7 @@ struct CommandLine {
 private:
   void addPrompts();
   void addSampling();
+  void addConstraints();
   void addTests();
   rt::Status checkInteractive() const;
   rt::Status checkGeneration() const;
@@ -60,6 +62,7 @@ CommandLine::CommandLine() {
   flags.argument("PLAN", plan);
   addPrompts();
   addSampling();
+  addConstraints();
   addTests();
   device.addTo(flags);
 }
@@ -144,6 +147,24 @@ void CommandLine::addSampling() {
             "what the model's makers advise, by its generation_config.json: gpt2c-dump shows it"}});
 }
 
+void CommandLine::addConstraints() {
+  flags
+      .value("json-schema", "FILE",
+             "The answer is JSON that fits the schema in FILE (- is stdin); it ends where that is "
+             "complete, as with the four below",
+             constraints.schemaFile)
+      .flag("json", "The answer is a JSON object", constraints.json)
+      .value("regex", "RE", "The whole answer fits the regular expression RE", constraints.regex)
+      .value("grammar", "FILE", "The answer is what the EBNF in FILE calls root",
+             constraints.grammarFile)
+      .list("choice", "TEXT", "The answer is TEXT, or one of several", constraints.choices)
+      .value("min-tokens", "N", "No end of text and no stop among the first N new tokens",
+             generate.minTokens)
+      .list("bad-word", "TEXT", "Never end the tokens of TEXT; repeatable", constraints.badWords)
+      .list("allow-id", "ID", "Choose among the tokens that are so named alone; repeatable",
+            constraints.allowedIds);
+}
+
 void CommandLine::addTests() {
   flags
       .list("test-data", "DIR",
@@ -204,6 +225,8 @@ rt::Status CommandLine::checkGeneration() const {
     return s;
   if (generate.newTokens < 1)
     return {rt::Code::Usage, "-n must be at least 1"};
+  if (generate.minTokens < 0 || generate.minTokens > generate.newTokens)
+    return {rt::Code::Usage, "--min-tokens must be from 0 to -n"};
   if (generate.samples < 1)
     return {rt::Code::Usage, "--samples must be at least 1"};
   if (flags.given("slide") && generate.slide < 0)
@@ -398,6 +421,8 @@ rt::Status run(CommandLine &c) {
   if (rt::Status s = c.chooseChat(tokenizer); !s.ok())
     return s;
   if (rt::Status s = c.chooseSampling(tokenizer); !s.ok())
+    return s;
+  if (rt::Status s = constrain(c.constraints, **session, tokenizer, c.generate); !s.ok())
     return s;
   if (c.talks() && !tokenizer)
     return {rt::Code::Usage, "the plan has no tokenizer, which texts by turns need: give "

@@ -1,6 +1,7 @@
 // gpt2c-run: the parts of the tool.
 #pragma once
 
+#include "runtime/grammar/Grammar.h"
 #include "runtime/text/TextGeneration.h"
 
 #include <optional>
@@ -22,8 +23,22 @@ struct Prompts {
   std::vector<std::string> ids;  ///< --ids: "1,2,3"
 };
 
+/// Which tokens answers may have.
+struct ConstraintFlags {
+  bool json = false;
+  std::string schemaFile, grammarFile, regex;
+  std::vector<std::string> choices, badWords;
+  std::vector<int32_t> allowedIds;
+
+  bool asksForGrammar() const {
+    return json || !schemaFile.empty() || !grammarFile.empty() || !regex.empty() ||
+           !choices.empty();
+  }
+};
+
 struct GenerateFlags {
   int64_t newTokens = 32;
+  int64_t minTokens = 0; ///< of these before the end of text or a stop
   bool ignoreEos = false;
   rt::AddBos addBos = rt::AddBos::Auto; ///< ahead of prompts that are texts
   rt::SamplingParams sampling;
@@ -72,6 +87,10 @@ void printIds(std::span<const Answer> answers);
 void printTexts(std::span<const Answer> answers);
 /// `8 sequences, 96 prompt tokens in 8.1 ms; then 62.1 tokens/s (16.1 ms a step); CPU, 2 threads`
 void printSummary(std::span<const Answer> answers, const Outcome &outcome, int64_t context);
+
+/// Puts what the flags ask for into the sampling parameters of `to`.
+rt::Status constrain(const ConstraintFlags &flags, const rt::Session &session,
+                     const rt::Tokenizer *tokenizer, GenerateFlags &to);
 
 /// Continues the prompts: answers to stdout, a summary of times to stderr. `tokenizer` may be null.
 rt::Status generate(rt::Session &session, const rt::Tokenizer *tokenizer, const Prompts &prompts,

@@ -1,0 +1,321 @@
+#include "runtime/grammar/XGrammar.h"
+
+#ifndef GPT2C_XGRAMMAR
+
+namespace gpt2c::rt {
+
+bool hasGrammars() { return false; }
+
+Result<std::unique_ptr<GrammarBackend>> makeGrammarBackend(const Tokenizer &, int32_t,
+                                                           const std::vector<int32_t> &,
+                                                           const GrammarLimits &) {
+  return {Code::Unsupported, "this build has no XGrammar"};
+}
+
+} // namespace gpt2c::rt
+
+#else
+
+#include <xgrammar/xgrammar.h>
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <stdexcept>
+
+//===-- what XGrammar says ------------------------------------------------------------------===//
+
+namespace gpt2c::rt {
+namespace {
+
+/// The first warning of this thread's compilation: something would be left out.
+thread_local std::string *warning = nullptr;
+
+struct GrammarError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+} // namespace
+} // namespace gpt2c::rt
+
+// The library is built with XGRAMMAR_LOG_CUSTOMIZE: it prints nothing and calls these.
+namespace xgrammar {
+
+[[noreturn]] void LogFatalImpl(const std::string &, int, const std::string &message);
+void LogMessageImpl(const std::string &, int, int level, const std::string &message);
+
+void LogFatalImpl(const std::string &, int, const std::string &message) {
+  throw gpt2c::rt::GrammarError(message);
+}
+
+void LogMessageImpl(const std::string &, int, int level, const std::string &message) {
+  constexpr int warns = 2;
+  if (level >= warns && gpt2c::rt::warning && gpt2c::rt::warning->empty())
+    *gpt2c::rt::warning = message;
+}
+
+} // namespace xgrammar
+
+namespace gpt2c::rt {
+
+bool hasGrammars() { return true; }
+
+namespace {
+
+/// One answer.
+class Matcher final : public TokenFilter {
+public:
+  Matcher(const xgrammar::CompiledGrammar &grammar, std::span<const int32_t> ends, size_t words)
+      : matcher_(grammar), ends_(ends), bits_(words), size_{int64_t(words)} {}
+
+  bool accept(int32_t token) override {
+    try {
+      fresh_ = false;
+      return !matcher_.IsTerminated() && matcher_.AcceptToken(token);
+    } catch (const std::exception &) {
+      return false;
+    }
+  }
+
+  void restrict(std::span<uint32_t> allowed) override {
+    fill();
+    for (size_t i = 0; i < allowed.size() && i < bits_.size(); ++i)
+      allowed[i] &= uint32_t(bits_[i]);
+  }
+
+  bool complete() override {
+    if (matcher_.IsTerminated())
+      return true;
+    if (!matcher_.IsCompleted())
+      return false;
+    fill();
+    // Of the bits those of ends are taken away for a moment.
+    std::vector<std::pair<size_t, int32_t>> kept;
+    for (const int32_t end : ends_) {
+      const auto word = size_t(end / tokensOfWord);
+      kept.emplace_back(word, bits_[word]);
+      bits_[word] &= int32_t(~(1U << (end % tokensOfWord)));
+    }
+    const bool none = std::ranges::all_of(bits_, [](int32_t w) { return w == 0; });
+    for (auto it = kept.rbegin(); it != kept.rend(); ++it)
+      bits_[it->first] = it->second;
+    return none;
+  }
+
+private:
+  /// The mask behind the tokens so far. Where XGrammar fails nothing may follow.
+  void fill() {
+    if (fresh_)
+      return;
+    fresh_ = true;
+    DLTensor tensor{};
+    tensor.data = bits_.data();
+    tensor.device = {kDLCPU, 0};
+    tensor.ndim = 1;
+    tensor.dtype = xgrammar::GetBitmaskDLType();
+    tensor.shape = size_;
+    try {
+      if (matcher_.IsTerminated())
+        std::ranges::fill(bits_, 0);
+      else if (!matcher_.FillNextTokenBitmask(&tensor))
+        std::ranges::fill(bits_, -1);
+    } catch (const std::exception &) {
+      std::ranges::fill(bits_, 0);
+    }
+  }
+
+  xgrammar::GrammarMatcher matcher_;
+  std::span<const int32_t> ends_;
+  std::vector<int32_t> bits_;
+  int64_t size_[1];
+  bool fresh_ = false; ///< bits_ are those behind the tokens so far
+};
+
+class Compiled final : public Constraint {
+public:
+  Compiled(xgrammar::CompiledGrammar grammar, int32_t vocabulary, std::vector<int32_t> ends)
+      : grammar_(std::move(grammar)), vocabulary_(vocabulary), ends_(std::move(ends)) {}
+
+  std::unique_ptr<TokenFilter> begin() const override {
+    return std::make_unique<Matcher>(grammar_, ends_, wordsOfTokens(vocabulary_));
+  }
+  int32_t vocabulary() const override { return vocabulary_; }
+  std::span<const int32_t> ends() const override { return ends_; }
+  size_t bytes() const { return grammar_.MemorySizeBytes(); }
+
+private:
+  xgrammar::CompiledGrammar grammar_;
+  int32_t vocabulary_;
+  std::vector<int32_t> ends_;
+};
+
+//===-- texts -------------------------------------------------------------------------------===//
+
+/// A literal of EBNF with these bytes, which are UTF-8.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    constexpr const char *digits = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f)
+      out += std::string("\\x") + digits[byte >> 4] + digits[byte & 15];
+    else
+      out += (c == '"' || c == '\\' ? "\\" : "") + std::string(1, c);
+  }
+  return out + "\"";
+}
+
+constexpr const char *anyObject = R"({"type":"object","additionalProperties":true})";
+class Backend final : public GrammarBackend {
+public:
+  Backend(const Tokenizer &tokenizer, int32_t vocabulary, std::vector<int32_t> ends,
+          const GrammarLimits &limits)
+      : vocabulary_(vocabulary), ends_(std::move(ends)), limits_(limits), info_(textsOf(tokenizer)),
+        compiler_(info_, 1, false) {}
+
+  Result<std::shared_ptr<const Constraint>> compile(const GrammarText &what) override {
+    if (auto it = known_.find(what); it != known_.end()) {
+      order_.splice(order_.begin(), order_, it->second.place);
+      return std::shared_ptr<const Constraint>(it->second.made);
+    }
+    std::string warned;
+    warning = &warned;
+    Result<std::shared_ptr<const Compiled>> made = tryCompile(what);
+    warning = nullptr;
+    if (!made)
+      return made.status();
+    if (!warned.empty())
+      return {Code::Usage, std::string(nameOf(what.kind)) + ": not supported: " + warned};
+    keep(what, *made);
+    return std::shared_ptr<const Constraint>(*made);
+  }
+
+private:
+  struct Known {
+    std::shared_ptr<const Compiled> made;
+    std::list<const GrammarText *>::iterator place;
+  };
+
+  /// Texts of all tokens, empty for those that are none. A special token has the text of its name
+  /// in an answer that shows it, but is no part of a grammar but as itself.
+  xgrammar::TokenizerInfo textsOf(const Tokenizer &tokenizer) {
+    std::vector<std::string> texts(static_cast<size_t>(vocabulary_));
+    for (int32_t id = 0; id < vocabulary_; ++id)
+      texts[size_t(id)] = tokenizer.tokenBytes(id);
+    for (const int32_t id : tokenizer.specialTokens())
+      if (id < vocabulary_ && !texts[size_t(id)].empty())
+        special_.emplace(std::exchange(texts[size_t(id)], {}), id);
+    return {texts, xgrammar::VocabType::RAW, vocabulary_, ends_};
+  }
+
+  /// On one line, with a space behind each comma and colon: where any white space may stand, a
+  /// small model goes on with it.
+  static xgrammar::Grammar schemaOf(const std::string &schema) {
+    return xgrammar::Grammar::FromJSONSchema(schema, false);
+  }
+
+  /// A text in which special tokens are themselves.
+  std::string literal(std::string_view text) const {
+    std::string out, run;
+    for (size_t i = 0; i < text.size();) {
+      const std::pair<const std::string, int32_t> *token = nullptr;
+      for (const auto &known : special_)
+        if (text.substr(i).starts_with(known.first) &&
+            (!token || known.first.size() > token->first.size()))
+          token = &known;
+      if (!token) {
+        run += text[i++];
+        continue;
+      }
+      if (!run.empty())
+        out += quoted(std::exchange(run, {})) + " ";
+      out += "Token(" + std::to_string(token->second) + ") ";
+      i += token->first.size();
+    }
+    return run.empty() && !out.empty() ? out : out + quoted(run);
+  }
+
+  xgrammar::Grammar grammarOf(const GrammarText &what) const {
+    using xgrammar::Grammar;
+    switch (what.kind) {
+    case GrammarText::Kind::Json:
+      return schemaOf(anyObject);
+    case GrammarText::Kind::Schema:
+      return schemaOf(what.text);
+    case GrammarText::Kind::Regex:
+      return Grammar::FromRegex(what.text);
+    case GrammarText::Kind::Ebnf:
+      return Grammar::FromEBNF(what.text);
+    case GrammarText::Kind::Choice: {
+      std::string text = "root ::= ";
+      for (size_t i = 0; i < what.choices.size(); ++i)
+        text += (i ? " | " : "") + quoted(what.choices[i]);
+      return Grammar::FromEBNF(text);
+    }
+    case GrammarText::Kind::Call:
+      break;
+    }
+    std::vector<Grammar> calls;
+    for (const GrammarText::Call &call : what.calls)
+      calls.push_back(Grammar::Concat({Grammar::FromEBNF("root ::= " + literal(call.begin)),
+                                       schemaOf(call.schema),
+                                       Grammar::FromEBNF("root ::= " + literal(call.end))}));
+    return calls.size() == 1 ? calls[0] : Grammar::Union(calls);
+  }
+
+  Result<std::shared_ptr<const Compiled>> tryCompile(const GrammarText &what) {
+    try {
+      return std::make_shared<const Compiled>(compiler_.CompileGrammar(grammarOf(what)),
+                                              vocabulary_, ends_);
+    } catch (const std::bad_alloc &) {
+      return {Code::OutOfMemory, std::string(nameOf(what.kind)) + ": no memory to compile it"};
+    } catch (const std::exception &e) {
+      return {Code::Usage, std::string(nameOf(what.kind)) + ": " + e.what()};
+    }
+  }
+
+  void keep(const GrammarText &what, const std::shared_ptr<const Compiled> &made) {
+    const auto it = known_.emplace(what, Known{made, {}}).first;
+    order_.push_front(&it->first);
+    it->second.place = order_.begin();
+    bytes_ += made->bytes();
+    while (bytes_ > limits_.cacheBytes && order_.size() > 1) {
+      const auto last = known_.find(*order_.back());
+      bytes_ -= last->second.made->bytes();
+      order_.pop_back();
+      known_.erase(last);
+    }
+  }
+
+  int32_t vocabulary_;
+  std::vector<int32_t> ends_;
+  GrammarLimits limits_;
+  std::map<std::string, int32_t> special_; ///< by text
+  xgrammar::TokenizerInfo info_;
+  xgrammar::GrammarCompiler compiler_;
+  std::map<GrammarText, Known> known_;
+  std::list<const GrammarText *> order_; ///< of known_, used last first
+  size_t bytes_ = 0;                     ///< of all that are known
+};
+
+} // namespace
+
+Result<std::unique_ptr<GrammarBackend>> makeGrammarBackend(const Tokenizer &tokenizer,
+                                                           int32_t vocabulary,
+                                                           const std::vector<int32_t> &ends,
+                                                           const GrammarLimits &limits) {
+  try {
+    std::vector<int32_t> known;
+    for (const int32_t end : ends)
+      if (end >= 0 && end < vocabulary && std::ranges::count(known, end) == 0)
+        known.push_back(end);
+    return std::unique_ptr<GrammarBackend>(
+        std::make_unique<Backend>(tokenizer, vocabulary, std::move(known), limits));
+  } catch (const std::exception &e) {
+    return {Code::Unsupported, std::string("the tokenizer is not one for grammars: ") + e.what()};
+  }
+}
+
+} // namespace gpt2c::rt
+
+#endif
