@@ -157,6 +157,18 @@ typedef struct gpt2c_bias {
 /* How the next token is chosen. Bias and penalties change the logits, temperature divides them,
  * then min_p, top_k and top_p in turn take candidates away. A seed gives one text for a prompt,
  * whatever else is in the batch. */
+/* What an answer is, token by token: tokens that do not fit are never chosen, and the answer ends
+ * where it is complete. docs/structured-output.md has what each takes and its limits. Of a build
+ * without grammars, or a plan without a tokenizer, all but the first are refused. */
+typedef enum gpt2c_grammar {
+  GPT2C_ANY_TEXT = 0,
+  GPT2C_JSON_OBJECT = 1,
+  GPT2C_JSON_SCHEMA = 2, /* gpt2c_sampling.grammar is the schema */
+  GPT2C_REGEX = 3,       /* it is a regular expression of the whole answer */
+  GPT2C_EBNF = 4,        /* it is a grammar whose first rule is named root */
+  GPT2C_CHOICE = 5       /* one of gpt2c_sampling.choices */
+} gpt2c_grammar;
+
 typedef struct gpt2c_sampling {
   size_t struct_size;
   double temperature;        /* 0: the most probable token, the others do not matter */
@@ -171,8 +183,19 @@ typedef struct gpt2c_sampling {
   uint64_t seed;
   const gpt2c_bias *bias;
   size_t bias_count;
+  int32_t grammar_kind; /* a gpt2c_grammar */
+  const char *grammar;
+  const char *const *choices;
+  size_t choice_count;
+  const int32_t *allowed_tokens; /* the only ones that may be chosen; allowed_token_count 0: any */
+  size_t allowed_token_count;
+  const char *const
+      *bad_words; /* texts whose tokens the answer does not have, one behind the other */
+  size_t bad_word_count;
 } gpt2c_sampling;
-#define GPT2C_SAMPLING_INIT {sizeof(gpt2c_sampling), 0, 1, 0, 0, -1, 1, 0, 0, 0, NULL, 0}
+#define GPT2C_SAMPLING_INIT                                                                        \
+  {sizeof(gpt2c_sampling), 0,    1,    0, 0,    -1, 1,    0, 0, 0, NULL, 0,                        \
+   GPT2C_ANY_TEXT,         NULL, NULL, 0, NULL, 0,  NULL, 0}
 
 /* How the model's makers advise to sample, by generation_config.json, for who asks: nothing takes
  * it by itself. Where they say nothing *sampling is GPT2C_SAMPLING_INIT. */
@@ -220,9 +243,10 @@ typedef struct gpt2c_generate_options {
   int64_t slide_keep;
   gpt2c_on_token on_token; /* null: nobody looks on */
   void *user;
+  int64_t min_tokens; /* so many have no end of text and no stop among them */
 } gpt2c_generate_options;
 #define GPT2C_GENERATE_OPTIONS_INIT                                                                \
-  {sizeof(gpt2c_generate_options), 32, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, NULL, NULL}
+  {sizeof(gpt2c_generate_options), 32, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, NULL, NULL, 0}
 
 /* Continues `batch` sequences of at least one token. `tokens` holds them one after the other. More
  * than the plan's batch run in turn. Null options are the defaults; with null `answers` the
@@ -370,16 +394,18 @@ typedef struct gpt2c_request {
   int32_t ignore_eos; /* not 0: the end of text is a token like any other */
   /* Not 0: an answer that fills the context ends; 0: a request whose answer might is refused. */
   int32_t fill_context;
+  int64_t min_tokens;     /* so many have no end of text and no stop among them */
+  const char *cache_salt; /* prompts share pages with those of the same salt alone; null: no salt */
 } gpt2c_request;
 #define GPT2C_REQUEST_INIT                                                                         \
-  {sizeof(gpt2c_request), NULL, 0, NULL, 0, 16, NULL, NULL, 0, NULL, 0, 0, 0}
+  {sizeof(gpt2c_request), NULL, 0, NULL, 0, 16, NULL, NULL, 0, NULL, 0, 0, 0, 0, NULL}
 
 /* Why a request is not taken. All but GPT2C_REFUSED_FULL hold for ever. */
 typedef enum gpt2c_refusal {
   GPT2C_TAKEN = 0,
   GPT2C_REFUSED_PROMPT = 1,     /* it has no token */
   GPT2C_REFUSED_VOCABULARY = 2, /* a token that the model does not know */
-  GPT2C_REFUSED_MAX_TOKENS = 3, /* it asks for no token */
+  GPT2C_REFUSED_MAX_TOKENS = 3, /* it asks for no token, or for more at least than at most */
   GPT2C_REFUSED_CONTEXT = 4,    /* prompt and answer are longer than the context */
   GPT2C_REFUSED_PAGES = 5,      /* they need more pages than there are */
   GPT2C_REFUSED_SAMPLING = 6,   /* a sampling parameter out of its range */

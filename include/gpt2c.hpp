@@ -79,7 +79,7 @@ template <typename T, auto destroy> using Owner = std::unique_ptr<T, Destroy<des
 
 } // namespace detail
 
-/// gpt2c_sampling, greedy until a field is set.
+/// gpt2c_sampling, greedy until a field is set. What its pointers lead to outlives the call.
 struct Sampling : gpt2c_sampling {
   Sampling() : gpt2c_sampling(GPT2C_SAMPLING_INIT) {}
 };
@@ -97,6 +97,7 @@ struct Token {
 /// gpt2c_generate_options.
 struct GenerateOptions {
   std::int64_t max_tokens = 32;
+  std::int64_t min_tokens = 0;
   std::vector<Sampling> sampling; ///< none: greedy; one for all, or one for each sequence
   std::vector<std::string> stops;
   std::vector<std::int32_t> stop_tokens;
@@ -218,11 +219,13 @@ struct Request {
   std::vector<std::int32_t> tokens;
   std::string text;
   std::int64_t max_tokens = 16;
+  std::int64_t min_tokens = 0;
   std::optional<Sampling> sampling; ///< none: greedy
   std::vector<std::string> stops;
   std::vector<std::int32_t> stop_tokens;
   bool ignore_eos = false;
   bool fill_context = false; ///< false: refused where the answer might not fit
+  std::string cache_salt;    ///< prompts share pages with those of the same salt alone
 };
 
 /// gpt2c_update. Views are valid until the engine's next poll.
@@ -257,6 +260,8 @@ public:
       r.text_bytes = request.text.size();
     }
     r.max_tokens = request.max_tokens;
+    r.min_tokens = request.min_tokens;
+    r.cache_salt = request.cache_salt.c_str();
     r.sampling = request.sampling ? &*request.sampling : nullptr;
     r.stops = stops.data();
     r.stop_count = stops.size();
@@ -417,6 +422,7 @@ private:
     std::vector<gpt2c_sampling> sampling(options.sampling.begin(), options.sampling.end());
     gpt2c_generate_options o = GPT2C_GENERATE_OPTIONS_INIT;
     o.max_tokens = options.max_tokens;
+    o.min_tokens = options.min_tokens;
     o.sampling = sampling.data();
     o.sampling_count = sampling.size();
     o.stops = stops.data();

@@ -70,27 +70,58 @@ std::optional<ApiError> readMessages(const json::value *messages, json::array &t
   return std::nullopt;
 }
 
-/// Tools that the template shows; whether calls are looked for.
-std::optional<ApiError> readTools(Fields &f, const Model &model, json::object &context,
-                                  ToolFormat &format) {
-  format = ToolFormat::None;
-  f.refuse("functions", "[]", "it is called tools now");
-  f.refuse("function_call", "\"none\"", "it is called tool_choice now");
-  f.refuse("parallel_tool_calls", "true", "the model may call as often as it does");
-  const json::value *tools = f.find("tools");
-  const json::value *choice = f.find("tool_choice");
-  const std::string_view chosen =
-      choice && choice->is_string() ? textOf(*choice) : (choice ? "a function" : "auto");
-  if (choice && chosen != "auto" && chosen != "none")
-    return ApiError{.message = "tool_choice may be \"auto\" or \"none\": a call cannot be forced, "
-                               "as answers are not constrained to a grammar",
-                    .param = "tool_choice"};
-  if (!tools || !tools->is_array() || tools->get_array().empty()) {
-    if (tools && !tools->is_array())
-      return ApiError{.message = "tools must be a list", .param = "tools"};
-    return std::nullopt;
+/// One call of one of the tools, or of the one that is named.
+std::variant<rt::GrammarText, ApiError> callOf(const json::array &tools, ToolFormat format,
+                                               const std::optional<std::string> &name) {
+  rt::GrammarText call{.kind = rt::GrammarText::Kind::Call};
+  for (const json::value &tool : tools) {
+    const json::object &function = tool.at("function").get_object();
+    const std::string_view called = textOf(function.at("name"));
+    if (name && called != *name)
+      continue;
+    JsonWriter schema;
+    if (const json::value *parameters = function.if_contains("parameters"))
+      schema.value(*parameters);
+    else
+      schema.raw(R"({"type":"object","properties":{}})");
+    CallForm form = formOfCall(format, called);
+    call.calls.push_back({std::move(form.begin), schema.take(), std::move(form.end)});
   }
-  for (const json::value &tool : tools->get_array()) {
+  if (call.calls.empty())
+    return ApiError{.message = "tool_choice names a tool that is not among tools",
+                    .param = "tool_choice"};
+  return call;
+}
+
+/// "tool_choice": one of the words, or a function by its name.
+struct ToolChoice {
+  std::string word = "auto"; ///< auto, none or required
+  std::optional<std::string> name = {};
+};
+
+std::variant<ToolChoice, ApiError> readToolChoice(const json::value *choice) {
+  if (!choice)
+    return ToolChoice{};
+  if (choice->is_string()) {
+    const std::string_view word = textOf(*choice);
+    if (word == "auto" || word == "none" || word == "required")
+      return ToolChoice{.word = std::string(word)};
+  } else if (const json::object *object = choice->if_object()) {
+    const json::value *function = object->if_contains("function");
+    const json::object *named = function ? function->if_object() : nullptr;
+    const json::value *name = named ? named->if_contains("name") : nullptr;
+    if (name && name->is_string())
+      return ToolChoice{.word = "required", .name = std::string(textOf(*name))};
+  }
+  return ApiError{.message = "tool_choice may be \"auto\", \"none\", \"required\" or "
+                             "{\"type\":\"function\",\"function\":{\"name\":..}}",
+                  .param = "tool_choice"};
+}
+
+std::optional<ApiError> checkTools(const json::value &tools) {
+  if (!tools.is_array())
+    return ApiError{.message = "tools must be a list", .param = "tools"};
+  for (const json::value &tool : tools.get_array()) {
     const json::object *object = tool.if_object();
     const json::value *function = object ? object->if_contains("function") : nullptr;
     const json::object *named = function ? function->if_object() : nullptr;
@@ -99,14 +130,43 @@ std::optional<ApiError> readTools(Fields &f, const Model &model, json::object &c
                                  "{\"name\":..}}",
                       .param = "tools"};
   }
-  if (chosen == "none")
+  return std::nullopt;
+}
+
+/// Tools that the template shows, and what an answer has of them.
+std::optional<ApiError> readTools(Fields &f, const Model &model, json::object &context,
+                                  ToolUse &use) {
+  f.refuse("functions", "[]", "it is called tools now");
+  f.refuse("function_call", "\"none\"", "it is called tool_choice now");
+  f.refuse("parallel_tool_calls", "true", "the model may call as often as it does");
+  const json::value *tools = f.find("tools");
+  auto read = readToolChoice(f.find("tool_choice"));
+  if (auto *error = std::get_if<ApiError>(&read))
+    return *error;
+  const auto &choice = std::get<ToolChoice>(read);
+  if (tools)
+    if (auto error = checkTools(*tools))
+      return error;
+  if (!tools || tools->get_array().empty()) {
+    if (choice.word == "required")
+      return ApiError{.message = "tool_choice asks for a call, and there are no tools",
+                      .param = "tool_choice"};
+    return std::nullopt;
+  }
+  if (choice.word == "none")
     return std::nullopt;
   if (model.tools() == ToolFormat::None)
     return ApiError{.message = "the model's chat template knows no tools that this server can "
                                "read calls of: --tool-call-parser names the form of the calls",
                     .param = "tools"};
   context["tools"] = *tools;
-  format = model.tools();
+  use.format = model.tools();
+  if (choice.word != "required")
+    return std::nullopt;
+  auto call = callOf(tools->get_array(), use.format, choice.name);
+  if (auto *error = std::get_if<ApiError>(&call))
+    return *error;
+  use.forced = std::get<rt::GrammarText>(std::move(call));
   return std::nullopt;
 }
 
@@ -163,7 +223,7 @@ std::optional<ApiError> needsChat(const Model &model) {
 
 } // namespace
 
-std::variant<std::string, ApiError> renderChat(Fields &f, const Model &model, ToolFormat &tools) {
+std::variant<std::string, ApiError> renderChat(Fields &f, const Model &model, ToolUse &tools) {
   if (auto error = needsChat(model))
     return *error;
   json::object context;
@@ -187,9 +247,15 @@ std::variant<GenerationRequest, ApiError> readChat(const json::value &body, cons
   Fields f(body.get_object());
   GenerationRequest r;
   r.chat = true;
-  auto text = renderChat(f, model, r.tools);
+  ToolUse tools;
+  auto text = renderChat(f, model, tools);
   if (auto *error = std::get_if<ApiError>(&text))
     return *error;
+  r.tools = tools.format;
+  if (tools.forced) {
+    r.grammar = std::move(tools.forced);
+    r.grammarField = "tool_choice";
+  }
   readCommon(f, model, limits, r);
   readChatLengths(f, model, r);
   if (auto error = finish(f, r, model))

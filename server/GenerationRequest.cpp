@@ -12,10 +12,6 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr const char *kNoConstraints =
-    "this server does not constrain answers to a grammar; leave the field out, or ask for "
-    "{\"type\":\"text\"}";
-
 uint64_t randomSeed() {
   thread_local std::random_device device;
   return uint64_t(device()) << 32 | device();
@@ -108,14 +104,7 @@ void readCommon(Fields &f, const Model &model, const RequestLimits &limits, Gene
   int32_t best = r.n;
   if (f.integer("best_of", best, 1, limits.choices) && best != r.n)
     f.fail("best_of", "best_of is not supported: every one of n answers is given");
-  for (const char *name : {"structured_outputs", "guided_json", "guided_regex", "guided_grammar",
-                           "guided_choice", "guided_decoding_backend"})
-    f.refuse(name, "{}", kNoConstraints);
-  f.refuse("response_format", R"({"type":"text"})", kNoConstraints);
-  f.refuse("min_tokens", "0", "no token can be held back; ignore_eos goes on to max_tokens");
-  f.refuse("bad_words", "[]", "logit_bias of -100 keeps single tokens away");
-  f.refuse("allowed_token_ids", "[]", "logit_bias favours tokens");
-  f.refuse("cache_salt", "\"\"", "prefixes are shared by all clients of a server");
+  readConstraints(f, model, r);
   f.refuse("priority", "0", "requests start in the order in which they come");
   f.refuse("truncate_prompt_tokens", "-1", "send the part of the prompt that is meant");
   f.refuse("use_beam_search", "false", "answers are sampled");

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "runtime/engine/Admission.h"
+#include "runtime/grammar/Grammar.h"
 #include "server/Json.h"
 #include "server/Model.h"
 #include "server/ToolCalls.h"
 
 #include <boost/json/value.hpp>
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,6 +40,9 @@ struct GenerationRequest {
   bool promptLogprobs = false; ///< told in vLLM's form, beside those of echo
   bool tokenIds = false;       ///< return_token_ids
   bool stream = false, includeUsage = false;
+  /// What the answer is to be, and the field that says so; compileGrammar() has not been there.
+  std::optional<rt::GrammarText> grammar = {};
+  std::string grammarField = {};
   ToolFormat tools = ToolFormat::None; ///< how calls stand in the answer
   std::string model;                   ///< as the client calls it
   std::vector<int32_t> ends; ///< tokens of common.stopTokens that end a text by themselves
@@ -53,6 +58,9 @@ readCompletion(const boost::json::value &body, const Model &model, const Request
 /// Reads a body for /v1/chat/completions.
 std::variant<GenerationRequest, ApiError> readChat(const boost::json::value &body,
                                                    const Model &model, const RequestLimits &limits);
+
+/// Makes a constraint of the request's grammar, which takes milliseconds.
+std::optional<ApiError> compileGrammar(GenerationRequest &request, const Model &model);
 
 /// What POST /tokenize and /detokenize answer.
 std::variant<std::string, ApiError> tokenize(const boost::json::value &body, const Model &model);

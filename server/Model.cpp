@@ -61,6 +61,8 @@ rt::Result<std::shared_ptr<Model>> Model::create(std::unique_ptr<rt::Session> se
       if (const int32_t id = model->tokenizer_->find(special.text); id >= 0)
         model->special_.push_back(id);
 
+  model->grammars_ = std::make_unique<rt::GrammarCompiler>(
+      model->tokenizer(), int32_t(model->session_->plan().meta().vocab_size), model->ends_);
   options.engine.tokenizer = model->tokenizer();
   rt::Result<std::unique_ptr<rt::Engine>> engine =
       rt::Engine::create(*model->session_, std::move(options.engine));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/engine/EngineThread.h"
+#include "runtime/grammar/Grammar.h"
 #include "runtime/text/Chat.h"
 #include "runtime/text/Tokenizer.h"
 #include "server/ToolCalls.h"
@@ -47,6 +48,8 @@ public:
   const std::string &fingerprint() const { return fingerprint_; }
   int64_t created() const { return created_; } ///< seconds since 1970
   rt::EngineThread &engine() const { return *engine_; }
+  /// Of the model's tokens.
+  rt::GrammarCompiler &grammars() const { return *grammars_; }
 
 private:
   Model() = default;
@@ -60,6 +63,7 @@ private:
   size_t longestText_ = 0;
   std::string fingerprint_;
   int64_t created_ = 0;
+  std::unique_ptr<rt::GrammarCompiler> grammars_;
   std::unique_ptr<rt::EngineThread> engine_; ///< ends first: it uses all of the above
 };
 

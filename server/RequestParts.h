@@ -17,8 +17,16 @@ std::optional<ApiError> addText(std::string_view text, const Model &model, rt::A
 /// Field "prompt": a text, a list of texts, a list of ids, or a list of those.
 std::optional<ApiError> readPrompts(Fields &f, const Model &model, const RequestLimits &limits,
                                     std::vector<Prompt> &to);
-/// The text that the model's template makes of "messages" and "tools"; how calls stand in answers.
-std::variant<std::string, ApiError> renderChat(Fields &f, const Model &model, ToolFormat &tools);
+/// Grammars, lists of tokens and lengths that an answer keeps to.
+void readConstraints(Fields &f, const Model &model, GenerationRequest &r);
+
+/// How calls of tools stand in an answer, and what it is where it has to be one.
+struct ToolUse {
+  ToolFormat format = ToolFormat::None;
+  std::optional<rt::GrammarText> forced = {};
+};
+/// The text that the model's template makes of "messages" and "tools".
+std::variant<std::string, ApiError> renderChat(Fields &f, const Model &model, ToolUse &tools);
 
 ApiError noObject();
 

@@ -34,7 +34,7 @@ std::shared_ptr<Model> Service::model() const {
 
 size_t Service::active() const {
   std::lock_guard lock(mutex_);
-  return active_.size();
+  return active_.size() + compiling_;
 }
 
 void Service::cancelAll() {
@@ -314,16 +314,43 @@ void Service::generate(const HttpRequest &request, const std::shared_ptr<Model> 
       return fail(*error);
     return answer(request, *responder, {.body = std::get<std::string>(std::move(made))});
   }
-  auto asked = request.path == "/v1/completions" ? readCompletion(body, *model, options_.limits)
-                                                 : readChat(body, *model, options_.limits);
-  if (auto *error = std::get_if<ApiError>(&asked))
+  auto read = request.path == "/v1/completions" ? readCompletion(body, *model, options_.limits)
+                                                : readChat(body, *model, options_.limits);
+  if (auto *error = std::get_if<ApiError>(&read))
     return fail(*error);
   HttpRequest head = request;
   head.body = {};
-  auto exchange = std::make_shared<Exchange>(
-      *this, model, std::get<GenerationRequest>(std::move(asked)), std::move(head), responder);
+  auto asked = std::make_shared<GenerationRequest>(std::get<GenerationRequest>(std::move(read)));
+  auto go = [this, model, asked, head, responder](const std::optional<ApiError> &error) {
+    if (error)
+      return answer(head, *responder, errorResponse(*error, head.requestId));
+    begin(std::make_shared<Exchange>(*this, model, std::move(*asked), head, responder), head,
+          *responder);
+  };
+  if (!asked->grammar)
+    return go(std::nullopt);
+  ++compiling_;
+  const bool waits = grammars_.add([this, model, asked, responder, go] {
+    std::optional<ApiError> error = compileGrammar(*asked, *model);
+    responder->post([this, go, error = std::move(error)] {
+      go(error);
+      --compiling_;
+    });
+  });
+  if (waits)
+    return;
+  --compiling_;
+  fail({.status = 429,
+        .message = std::to_string(kMostGrammars) + " requests wait for their grammar, which is "
+                                                   "the most: try again later",
+        .code = "queue_full",
+        .retryAfter = 1});
+}
+
+void Service::begin(const std::shared_ptr<Exchange> &exchange, const HttpRequest &request,
+                    Responder &responder) {
   if (auto error = exchange->start())
-    fail(*error);
+    answer(request, responder, errorResponse(*error, request.requestId));
 }
 
 } // namespace gpt2c::serve

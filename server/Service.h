@@ -5,6 +5,7 @@
 #include "server/Http.h"
 #include "server/Metrics.h"
 #include "server/Model.h"
+#include "server/WorkQueue.h"
 
 #include <atomic>
 #include <chrono>
@@ -32,6 +33,9 @@ struct ServiceOptions {
 
 class Exchange;
 struct KnownRoute;
+
+/// Requests that may wait for their grammar.
+inline constexpr size_t kMostGrammars = 256;
 
 class Service {
 public:
@@ -78,6 +82,8 @@ private:
                 const std::shared_ptr<Responder> &responder);
   void generate(const HttpRequest &request, const std::shared_ptr<Model> &model,
                 const std::shared_ptr<Responder> &responder);
+  void begin(const std::shared_ptr<Exchange> &exchange, const HttpRequest &request,
+             Responder &responder);
   void count(const HttpRequest &request, int status);
   void answer(const HttpRequest &request, Responder &responder, HttpResponse response);
   bool authorised(const HttpRequest &request) const;
@@ -92,6 +98,8 @@ private:
   mutable std::mutex mutex_; ///< of what follows
   std::shared_ptr<Model> model_;
   std::set<std::shared_ptr<Exchange>> active_;
+  std::atomic<size_t> compiling_ = 0; ///< requests that wait for their grammar
+  WorkQueue grammars_{kMostGrammars}; ///< ends first: it uses the others
 };
 
 /// Whether two texts are equal, in a time that does not tell where they differ.

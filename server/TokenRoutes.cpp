@@ -14,8 +14,8 @@ std::variant<std::string, ApiError> tokenize(const json::value &body, const Mode
   f.boolean("return_token_strs", withTexts);
   std::vector<Prompt> prompts;
   if (body.get_object().contains("messages")) {
-    ToolFormat format = ToolFormat::None;
-    auto text = renderChat(f, model, format);
+    ToolUse tools;
+    auto text = renderChat(f, model, tools);
     if (auto *error = std::get_if<ApiError>(&text))
       return *error;
     if (auto error = addText(std::get<std::string>(text), model, rt::AddBos::No, prompts))

@@ -128,6 +128,18 @@ ToolFormat toolFormatOf(std::string_view chatTemplate) {
   return ToolFormat::None;
 }
 
+CallForm formOfCall(ToolFormat format, std::string_view name) {
+  JsonWriter quoted;
+  quoted.text(name);
+  const std::string head = "{\"name\": " + quoted.str() + ", ";
+  if (format == ToolFormat::Llama3)
+    return {head + "\"parameters\": ", "}"};
+  const std::string begin = head + "\"arguments\": ";
+  if (format == ToolFormat::Mistral)
+    return {std::string(kMistral) + "[" + begin, "}]"};
+  return {std::string(kHermesBegin) + "\n" + begin, "}\n" + std::string(kHermesEnd)};
+}
+
 /// Whether what is held begins a call. What is surely content goes to the piece.
 bool ToolStream::beginsCall(Piece &piece) {
   if (format_ == ToolFormat::Llama3) {

@@ -17,6 +17,12 @@ enum class ToolFormat {
 /// The form that the model's chat template speaks of; None where it speaks of none.
 ToolFormat toolFormatOf(std::string_view chatTemplate);
 
+/// What is around the JSON of a call's arguments, of the tool that is so called.
+struct CallForm {
+  std::string begin, end;
+};
+CallForm formOfCall(ToolFormat format, std::string_view name);
+
 struct ToolCall {
   std::string name;
   std::string arguments; ///< JSON

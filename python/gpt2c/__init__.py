@@ -12,7 +12,8 @@ from ._errors import (CorruptError, CudaError, Error, IncompatibleError, Invalid
                       UsageError)
 from ._hub import from_pretrained
 from ._llm import LLM, Stream
-from ._outputs import (CompletionChunk, CompletionOutput, Logprob, RequestOutput, SamplingParams)
+from ._outputs import (CompletionChunk, CompletionOutput, Logprob, RequestOutput, SamplingParams,
+                       StructuredOutputsParams)
 from ._plan import Plan, Port, Remark, Tokenizer
 from ._session import Session, Step
 from ._tools import tool_path
@@ -22,6 +23,7 @@ __all__ = [
     "Evaluation", "IncompatibleError", "InvalidOnnxError", "IoError", "KernelCompilationError",
     "LLM", "Logprob",
     "OutOfMemoryError", "Plan", "Port", "QualityError", "Remark", "RequestOutput",
-    "SamplingParams", "Session", "Step", "Stream", "Tokenizer", "UnsupportedError", "UsageError",
-    "__version__", "compile", "evaluate", "from_pretrained", "tool_path",
+    "SamplingParams", "Session", "Step", "Stream", "StructuredOutputsParams", "Tokenizer",
+    "UnsupportedError", "UsageError", "__version__", "compile", "evaluate", "from_pretrained",
+    "tool_path",
 ]

@@ -24,7 +24,8 @@ atexit.register(_core.cancel_all)  # no generation runs while the process takes 
 _UNLIMITED = 2**63 - 1  # new tokens: the context ends the answer
 
 #: A text, token ids, {"prompt": text} or {"prompt_token_ids": ids}, or a list of any of them; an
-#: array of ids, or of rows of ids.
+#: array of ids, or of rows of ids. A mapping may have a "cache_salt": such prompts share pages with
+#: those of the same salt alone.
 Prompts = Union[str, Sequence[int], Mapping[str, Any], Sequence[str], Sequence[Sequence[int]],
                 Sequence[Mapping[str, Any]], NDArray[Any]]
 
@@ -192,6 +193,8 @@ class LLM:
         self.tokenizer = self.plan.tokenizer if tokenizer is None else open_tokenizer(tokenizer)
         self._seeds = random.Random(seed) if seed is not None else random.SystemRandom()
         self._ids = itertools.count()
+        self._grammars = _core.Grammars(self.tokenizer._core if self.tokenizer else None,
+                                        self.plan.vocab_size, self._ends())
 
     def engine_stats(self) -> Optional[dict[str, int]]:
         """Counts of the engine: requests waiting and running, steps of the device, their rows, new
@@ -270,13 +273,13 @@ class LLM:
             raise UsageError("max_tokens=None ends where the context is full, which slide prevents")
         jobs, requests, outputs = [], [], []
         ends = self._ends()
-        for i, ((text, ids), p) in enumerate(zip(given, params)):
+        for i, ((text, ids, salt), p) in enumerate(zip(given, params)):
             answers = [CompletionOutput(index) for index in range(p.n)]
             outputs.append(RequestOutput(str(next(self._ids)), text, ids, answers))
             first = p.seed if p.seed is not None else self._seeds.getrandbits(62)
             for answer in answers:
                 jobs.append(_Job(i, answer, p, ends))
-                requests.append(self._request(ids, p, first + answer.index))
+                requests.append(self._request(ids, p, first + answer.index, salt))
         core = _core.Generation(self.session._core,
                                 self.tokenizer._core if self.tokenizer else None, requests,
                                 -1 if slide is None else slide)
@@ -301,13 +304,14 @@ class LLM:
         texts = [teller.apply_chat_template(c, **more) for c in conversations]
         return [{"prompt": t, "prompt_token_ids": self.tokenizer.encode(t)} for t in texts]
 
-    def _prompts(self, prompts: Any) -> list[tuple[Optional[str], list[int]]]:
+    def _prompts(self, prompts: Any) -> list[tuple[Optional[str], list[int], str]]:
+        """Text, ids and salt of each."""
         if hasattr(prompts, "tolist"):
             prompts = prompts.tolist()
         if isinstance(prompts, (str, Mapping)) or (len(prompts)
                                                    and hasattr(prompts[0], "__index__")):
             prompts = [prompts]
-        return [self._prompt(i, p) for i, p in enumerate(prompts, 1)]
+        return [(*self._prompt(i, p), _salt_of(p)) for i, p in enumerate(prompts, 1)]
 
     def _prompt(self, number: int, prompt: Any) -> tuple[Optional[str], list[int]]:
         if isinstance(prompt, Mapping):
@@ -337,9 +341,13 @@ class LLM:
             ends = [self.tokenizer.eos_token_id]
         return [token for token in ends if token < self.plan.vocab_size]
 
-    def _request(self, ids: list[int], p: SamplingParams, seed: int) -> _core.Request:
+    def _request(self, ids: list[int], p: SamplingParams, seed: int,
+                 salt: str) -> _core.Request:
         if p.stops and not self.tokenizer:
             raise UsageError("stop strings need a tokenizer, and the plan has none")
+        if p.bad_words and not self.tokenizer:
+            raise UsageError("bad_words need a tokenizer, and the plan has none")
+        bad = [w.encode() for w in p.bad_words or ()]
         ends = self._ends()
         stop_ids = list(p.stop_token_ids or ()) + ([] if p.ignore_eos else ends)
         return _core.Request(
@@ -350,7 +358,21 @@ class LLM:
             logprobs=-1 if p.logprobs is None else p.logprobs,
             max_tokens=_UNLIMITED if p.max_tokens is None else p.max_tokens, stop_ids=stop_ids,
             stops=[s.encode() for s in p.stops], include_stop=p.include_stop_str_in_output,
-            hidden_ids=ends if p.skip_special_tokens else [])
+            hidden_ids=ends if p.skip_special_tokens else [], min_tokens=p.min_tokens,
+            bad_words=_core.bad_words(self.tokenizer._core, bad) if bad and self.tokenizer else [],
+            allowed_ids=list(p.allowed_token_ids or ()), constraint=self._constraint(p),
+            cache_salt=salt)
+
+    def _constraint(self, p: SamplingParams) -> Optional[_core.Constraint]:
+        """Compiled once for equal texts, as long as it is among those used last."""
+        if p.structured_outputs is None:
+            return None
+        kind, text, choices = p.structured_outputs._text()
+        return self._grammars.compile(kind, text.encode(), [c.encode() for c in choices])
+
+
+def _salt_of(prompt: Any) -> str:
+    return str(prompt.get("cache_salt") or "") if isinstance(prompt, Mapping) else ""
 
 
 def _params_of(given: Union[SamplingParams, Sequence[SamplingParams], None],

@@ -1,12 +1,42 @@
 """Sampling parameters and outputs, with the names and meanings of vLLM's."""
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import Literal, Mapping, Optional, Sequence, Union
+from typing import Any, Literal, Mapping, Optional, Sequence, Union
 
 from ._errors import UnsupportedError, UsageError
 
 FinishReason = Literal["stop", "length", "context"]
+
+
+@dataclass(frozen=True)
+class StructuredOutputsParams:
+    """What an answer is: exactly one of these. Names and meanings are vLLM's."""
+
+    json: Union[str, Mapping[str, Any], None] = None  #: a schema, as text or as json.loads gives it
+    regex: Optional[str] = None  #: of the whole answer
+    choice: Optional[Sequence[str]] = None
+    grammar: Optional[str] = None  #: EBNF, whose first rule is named root
+    json_object: Optional[bool] = None  #: True: any object
+
+    def __post_init__(self) -> None:
+        given = [n for n in ("json", "regex", "choice", "grammar") if getattr(self, n) is not None]
+        if len(given) + bool(self.json_object) != 1:
+            raise UsageError("structured outputs are exactly one of json, regex, choice, grammar "
+                             "and json_object=True")
+
+    def _text(self) -> tuple[str, str, list[str]]:
+        """The kind, the text and the choices that the runtime takes."""
+        if self.json is not None:
+            text = self.json if isinstance(self.json, str) else json.dumps(self.json)
+            return "json_schema", text, []
+        if self.choice is not None:
+            return "choice", "", list(self.choice)
+        if self.json_object:
+            return "json_object", "", []
+        return ("regex", self.regex, []) if self.regex is not None else ("grammar",
+                                                                         self.grammar or "", [])
 
 
 @dataclass(frozen=True)
@@ -34,17 +64,21 @@ class SamplingParams:
     logprobs: Optional[int] = None  #: that many of the most likely tokens, and the chosen one
     skip_special_tokens: bool = True  #: the end-of-text token adds nothing to the text
     include_stop_str_in_output: bool = False
+    min_tokens: int = 0  #: so many have no end of text and no stop among them
+    bad_words: Optional[Sequence[str]] = None  #: their tokens, alone and behind a space, never come
+    allowed_token_ids: Optional[Sequence[int]] = None  #: the only ones that may be chosen
+    structured_outputs: Optional[StructuredOutputsParams] = None
     # Of vLLM's, but not here: anything but the default is refused.
-    min_tokens: int = 0
-    bad_words: Optional[Sequence[str]] = None
-    allowed_token_ids: Optional[Sequence[int]] = None
     prompt_logprobs: Optional[int] = None
 
     def __post_init__(self) -> None:
-        for name, default in (("min_tokens", 0), ("bad_words", None), ("allowed_token_ids", None),
-                              ("prompt_logprobs", None)):
-            if getattr(self, name) != default:
-                raise UnsupportedError(f"SamplingParams.{name} is not supported; leave it out")
+        if self.prompt_logprobs is not None:
+            raise UnsupportedError("SamplingParams.prompt_logprobs is not supported; leave it out")
+        if self.min_tokens < 0 or (self.max_tokens is not None
+                                   and self.min_tokens > self.max_tokens):
+            raise UsageError(f"min_tokens is {self.min_tokens}; it goes from 0 to max_tokens")
+        if self.allowed_token_ids is not None and len(self.allowed_token_ids) == 0:
+            raise UsageError("allowed_token_ids is empty: no token could be chosen")
         if self.n < 1:
             raise UsageError(f"n is {self.n}; at least one answer is needed")
         if self.max_tokens is not None and self.max_tokens < 1:

@@ -82,6 +82,25 @@ void Generation::take(size_t index, const rt::Update &update) {
   wake();
 }
 
+/// A session knows one set of ends for all answers of a call. They matter where tokens are kept
+/// away until an end may come.
+static rt::Status readEnds(const std::vector<Request> &requests, rt::GenerateOptions &options) {
+  const Request &first = requests.front();
+  bool same = true, matters = false;
+  for (const Request &r : requests) {
+    same = same && r.stopTokens == first.stopTokens && r.minTokens == first.minTokens;
+    matters = matters || r.minTokens > 0 || r.sampling.constraint;
+  }
+  if (matters && !same)
+    return {rt::Code::Unsupported, "where the plan has no engine, or answers slide, min_tokens and "
+                                   "structured outputs take prompts that have the same min_tokens "
+                                   "and the same ends"};
+  options.minNewTokens = first.minTokens;
+  if (same)
+    options.stopTokens = first.stopTokens;
+  return {};
+}
+
 void Generation::run() {
   Turn turn(session_->queue);
   while (!turn.hasCome())
@@ -90,6 +109,8 @@ void Generation::run() {
   session_->usedBesideEngine = true;
   rt::Session &session = session_->session;
   rt::GenerateOptions options;
+  if (rt::Status s = readEnds(requests_, options); !s.ok())
+    return finish(s);
   options.maxNewTokens = 1;
   options.slide = slide_;
   std::vector<rt::Tokens> prompts;

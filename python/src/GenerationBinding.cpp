@@ -1,5 +1,7 @@
 // Generations as Python sees them: requests in, events out.
 #include "python/src/Generation.h"
+#include "runtime/grammar/Grammar.h"
+#include "runtime/text/TextGeneration.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -61,6 +63,55 @@ nb::object logprobs(const Event &e) {
   return nb::make_tuple(e.piece.choice->logprob, top);
 }
 
+/// What an answer may say, compiled.
+struct OneConstraint {
+  std::shared_ptr<const rt::Constraint> made;
+};
+using ConstraintPtr = std::shared_ptr<OneConstraint>;
+
+/// Compiles for the tokens of a model.
+struct Grammars {
+  Grammars(std::shared_ptr<rt::Tokenizer> texts, int32_t vocabulary, std::vector<int32_t> ends)
+      : tokenizer(std::move(texts)), compiler(tokenizer.get(), vocabulary, std::move(ends)) {}
+  std::shared_ptr<const rt::Tokenizer> tokenizer;
+  rt::GrammarCompiler compiler;
+};
+
+rt::GrammarText::Kind kindOf(const std::string &name) {
+  using Kind = rt::GrammarText::Kind;
+  for (const Kind kind : {Kind::Json, Kind::Schema, Kind::Regex, Kind::Ebnf})
+    if (name == rt::nameOf(kind))
+      return kind;
+  return Kind::Choice;
+}
+
+ConstraintPtr compileGrammar(Grammars &grammars, const std::string &kind, const nb::bytes &text,
+                             const std::vector<nb::bytes> &choices) {
+  rt::GrammarText what{.kind = kindOf(kind), .text = {text.c_str(), text.size()}};
+  for (const nb::bytes &choice : choices)
+    what.choices.emplace_back(choice.c_str(), choice.size());
+  const nb::gil_scoped_release released;
+  return std::make_shared<OneConstraint>(take(grammars.compiler.compile(what)));
+}
+
+void bindGrammars(nb::module_ &m) {
+  nb::class_<OneConstraint>(m, "Constraint");
+  nb::class_<Grammars>(m, "Grammars")
+      .def(nb::init<std::shared_ptr<rt::Tokenizer>, int32_t, std::vector<int32_t>>(),
+           nb::arg("tokenizer").none(), nb::arg("vocabulary"), nb::arg("ends"))
+      .def("compile", &compileGrammar, nb::arg("kind"), nb::arg("text"), nb::arg("choices"));
+  m.def(
+      "bad_words",
+      [](const rt::Tokenizer &tokenizer, const std::vector<nb::bytes> &words) {
+        std::vector<std::string> texts;
+        for (const nb::bytes &word : words)
+          texts.emplace_back(word.c_str(), word.size());
+        return rt::badWordsOf(tokenizer, texts);
+      },
+      nb::arg("tokenizer"), nb::arg("words"));
+  m.attr("has_grammars") = rt::hasGrammars();
+}
+
 void bindRequest(nb::module_ &m) {
   nb::class_<Request>(m, "Request")
       .def(
@@ -68,7 +119,9 @@ void bindRequest(nb::module_ &m) {
           [](Request *self, rt::Tokens prompt, double temperature, int32_t topK, double topP,
              double minP, double repetition, double frequency, double presence, Bias bias,
              uint64_t seed, int32_t logprobs, int64_t maxTokens, std::vector<int32_t> stopIds,
-             const std::vector<nb::bytes> &stops, bool includeStop, std::vector<int32_t> hidden) {
+             const std::vector<nb::bytes> &stops, bool includeStop, std::vector<int32_t> hidden,
+             int64_t minTokens, std::vector<rt::Tokens> badWords, std::vector<int32_t> allowed,
+             const ConstraintPtr &constraint, std::string salt) {
             new (self) Request();
             self->prompt = std::move(prompt);
             self->sampling = {.temperature = temperature,
@@ -79,6 +132,9 @@ void bindRequest(nb::module_ &m) {
                               .frequencyPenalty = frequency,
                               .presencePenalty = presence,
                               .logitBias = std::move(bias),
+                              .allowedTokens = std::move(allowed),
+                              .badWords = std::move(badWords),
+                              .constraint = constraint ? constraint->made : nullptr,
                               .seed = seed,
                               .logprobs = logprobs};
             self->maxTokens = maxTokens;
@@ -88,17 +144,22 @@ void bindRequest(nb::module_ &m) {
               self->stops.emplace_back(s.c_str(), s.size());
             self->includeStop = includeStop;
             self->hiddenTokens = std::move(hidden);
+            self->minTokens = minTokens;
+            self->cacheSalt = std::move(salt);
           },
           nb::kw_only(), nb::arg("prompt"), nb::arg("temperature"), nb::arg("top_k"),
           nb::arg("top_p"), nb::arg("min_p"), nb::arg("repetition_penalty"),
           nb::arg("frequency_penalty"), nb::arg("presence_penalty"), nb::arg("logit_bias"),
           nb::arg("seed"), nb::arg("logprobs"), nb::arg("max_tokens"), nb::arg("stop_ids"),
-          nb::arg("stops"), nb::arg("include_stop"), nb::arg("hidden_ids"));
+          nb::arg("stops"), nb::arg("include_stop"), nb::arg("hidden_ids"), nb::arg("min_tokens"),
+          nb::arg("bad_words"), nb::arg("allowed_ids"), nb::arg("constraint").none(),
+          nb::arg("cache_salt"));
 }
 
 } // namespace
 
 void bindGeneration(nb::module_ &m) {
+  bindGrammars(m);
   bindRequest(m);
   nb::class_<Event>(m, "Event")
       .def_prop_ro("request", [](const Event &e) { return e.request; })

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "include/gpt2c.h"
+#include "runtime/grammar/Grammar.h"
 #include "runtime/session/Session.h"
 #include "runtime/text/Tokenizer.h"
 
@@ -24,6 +25,8 @@ struct gpt2c_session {
   std::string device;
   std::atomic<bool> busy = false;      ///< a call uses the session
   std::atomic<bool> cancelled = false; ///< the generation that runs is to end
+  /// Made with the first grammar.
+  std::unique_ptr<gpt2c::rt::GrammarCompiler> grammars = {};
 };
 
 namespace gpt2c::rt::capi {
@@ -116,8 +119,9 @@ template <typename T> Status writeStruct(T value, T *to, const char *name) {
 Result<std::vector<Tokens>> readSequences(const int32_t *tokens, const int32_t *lengths,
                                           int32_t batch);
 
-/// Null is the default. Ranges are for the runtime to check.
-Result<SamplingParams> samplingOf(const gpt2c_sampling *given);
+/// Null is the default. Ranges are for the runtime to check. Grammars are the session's, which the
+/// caller holds.
+Result<SamplingParams> samplingOf(const gpt2c_sampling *given, gpt2c_session &session);
 
 gpt2c_finish finishOf(Finish finish);
 

@@ -82,12 +82,15 @@ static Result<Request> requestOf(const gpt2c_engine *engine, const gpt2c_request
   Result<Tokens> prompt = promptOf(engine, r);
   if (!prompt)
     return prompt.status();
-  Result<SamplingParams> sampling = samplingOf(r.sampling);
+  Result<SamplingParams> sampling = samplingOf(r.sampling, *engine->session);
   if (!sampling)
     return sampling.status();
   Request out;
   out.prompt = prompt.take();
   out.maxTokens = r.max_tokens;
+  out.minTokens = r.min_tokens;
+  if (r.cache_salt)
+    out.cacheSalt = r.cache_salt;
   out.sampling = sampling.take();
   if (r.stop_token_count)
     out.stopTokens.assign(r.stop_tokens, r.stop_tokens + r.stop_token_count);

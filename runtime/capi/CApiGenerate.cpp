@@ -25,7 +25,49 @@ static_assert(GPT2C_FINISH_LENGTH == 1 + int(Finish::Length) &&
 
 gpt2c_finish capi::finishOf(Finish finish) { return gpt2c_finish(1 + int(finish)); }
 
-Result<SamplingParams> capi::samplingOf(const gpt2c_sampling *given) {
+static_assert(GPT2C_JSON_OBJECT == 1 + int(GrammarText::Kind::Json) &&
+              GPT2C_JSON_SCHEMA == 1 + int(GrammarText::Kind::Schema) &&
+              GPT2C_REGEX == 1 + int(GrammarText::Kind::Regex) &&
+              GPT2C_EBNF == 1 + int(GrammarText::Kind::Ebnf) &&
+              GPT2C_CHOICE == 1 + int(GrammarText::Kind::Choice));
+
+static Result<std::vector<std::string>> textsOf(const char *const *texts, size_t count,
+                                                const char *name) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < count; ++i) {
+    if (!texts || !texts[i])
+      return nullArgument(name);
+    out.emplace_back(texts[i]);
+  }
+  return out;
+}
+
+/// What s.grammar_kind says, which is not GPT2C_ANY_TEXT.
+static Result<std::shared_ptr<const Constraint>> constraintOf(const gpt2c_sampling &s,
+                                                              gpt2c_session &session) {
+  if (s.grammar_kind < 0 || s.grammar_kind > GPT2C_CHOICE)
+    return {Code::Usage,
+            "sampling.grammar_kind is " + std::to_string(s.grammar_kind) + ", no gpt2c_grammar"};
+  GrammarText what{.kind = GrammarText::Kind(s.grammar_kind - 1)};
+  if (s.grammar_kind == GPT2C_CHOICE) {
+    Result<std::vector<std::string>> choices =
+        textsOf(s.choices, s.choice_count, "sampling.choices");
+    if (!choices)
+      return choices.status();
+    what.choices = choices.take();
+  } else if (s.grammar_kind != GPT2C_JSON_OBJECT) {
+    if (!s.grammar)
+      return nullArgument("sampling.grammar");
+    what.text = s.grammar;
+  }
+  if (!session.grammars)
+    session.grammars = std::make_unique<GrammarCompiler>(
+        session.tokenizer.get(), int32_t(session.session.plan().meta().vocab_size),
+        endsOfText(session.session, session.tokenizer.get()));
+  return session.grammars->compile(what);
+}
+
+Result<SamplingParams> capi::samplingOf(const gpt2c_sampling *given, gpt2c_session &session) {
   Result<gpt2c_sampling> s = readStruct<gpt2c_sampling>(given, GPT2C_SAMPLING_INIT, "sampling");
   if (!s)
     return s.status();
@@ -42,6 +84,24 @@ Result<SamplingParams> capi::samplingOf(const gpt2c_sampling *given) {
                    .logprobs = s->logprobs};
   for (size_t i = 0; i < s->bias_count; ++i)
     p.logitBias.emplace_back(s->bias[i].token, s->bias[i].bias);
+  if (!s->allowed_tokens && s->allowed_token_count)
+    return nullArgument("sampling.allowed_tokens");
+  if (s->allowed_token_count)
+    p.allowedTokens.assign(s->allowed_tokens, s->allowed_tokens + s->allowed_token_count);
+  const Result<std::vector<std::string>> words =
+      textsOf(s->bad_words, s->bad_word_count, "sampling.bad_words");
+  if (!words)
+    return words.status();
+  if (!words->empty() && !session.tokenizer)
+    return {Code::Usage, "bad_words need a tokenizer, and the plan has none"};
+  if (!words->empty())
+    p.badWords = badWordsOf(*session.tokenizer, *words);
+  if (s->grammar_kind == GPT2C_ANY_TEXT)
+    return p;
+  Result<std::shared_ptr<const Constraint>> made = constraintOf(*s, session);
+  if (!made)
+    return made.status();
+  p.constraint = made.take();
   return p;
 }
 
@@ -51,7 +111,7 @@ static const gpt2c_sampling *elementOf(const gpt2c_sampling *first, size_t index
                                                   index * first->struct_size);
 }
 
-static Result<TextOptions> optionsOf(const gpt2c_generate_options &o) {
+static Result<TextOptions> optionsOf(const gpt2c_generate_options &o, gpt2c_session &session) {
   if ((!o.sampling && o.sampling_count) || (!o.stops && o.stop_count) ||
       (!o.stop_tokens && o.stop_token_count))
     return nullArgument(!o.sampling && o.sampling_count ? "options.sampling"
@@ -59,13 +119,14 @@ static Result<TextOptions> optionsOf(const gpt2c_generate_options &o) {
                                                         : "options.stop_tokens");
   TextOptions out;
   out.generate.maxNewTokens = o.max_tokens;
+  out.generate.minNewTokens = o.min_tokens;
   if (o.slides && o.slide_keep < 0)
     return {Code::Usage, "slide_keep is " + std::to_string(o.slide_keep) + "; at least 0"};
   out.generate.slide = o.slides ? o.slide_keep : -1;
   if (o.stop_token_count)
     out.generate.stopTokens.assign(o.stop_tokens, o.stop_tokens + o.stop_token_count);
   for (size_t i = 0; i < o.sampling_count; ++i) {
-    Result<SamplingParams> sampling = samplingOf(elementOf(o.sampling, i));
+    Result<SamplingParams> sampling = samplingOf(elementOf(o.sampling, i), session);
     if (!sampling)
       return sampling.status();
     out.generate.sampling.push_back(sampling.take());
@@ -150,7 +211,7 @@ static Status generate(gpt2c_session *session, std::span<const Tokens> prompts,
       readStruct<gpt2c_generate_options>(given, GPT2C_GENERATE_OPTIONS_INIT, "options");
   if (!known)
     return known.status();
-  Result<TextOptions> options = optionsOf(*known);
+  Result<TextOptions> options = optionsOf(*known, *session);
   if (!options)
     return options.status();
   session->cancelled = false;

@@ -169,7 +169,7 @@ def errors(server):
     refused(415, "{}", **{"Content-Type": "text/plain"})
     refused(404, {"prompt": "a", "model": "other"})
     refused(404, {}, "/v1/nothing")
-    refused(400, {"prompt": "a", "response_format": {"type": "json_object"}})
+    refused(400, {"prompt": "a", "response_format": {"type": "xml"}})
     said = refused(400, {"prompt": "a", "max_tokens": 1000})
     expect("512" in said, f"a refusal without numbers: {said}")
     refused(400, {"messages": [{"role": "user", "content": "x"}]}, "/v1/chat/completions")
@@ -178,6 +178,59 @@ def errors(server):
     with socket.create_connection(("127.0.0.1", server.port)) as raw:
         raw.sendall(b"no HTTP at all\r\n\r\n")
         expect(raw.recv(100).startswith(b"HTTP/1.1 400 "), "what is no HTTP is 400")
+
+
+def constraints(server):
+    """Answers that are what a request says, whole and streamed alike, beside others."""
+    ids = server.complete(prompt="The", max_tokens=8, min_tokens=8, temperature=0, stop=["e"],
+                          return_token_ids=True, cache_salt="mine")["choices"][0]["token_ids"]
+    expect(len(ids) == 8, f"min_tokens: {len(ids)}")
+    got = server.complete(prompt="The", max_tokens=6, seed=1, allowed_token_ids=[5, 6],
+                          return_token_ids=True)["choices"][0]["token_ids"]
+    expect(set(got) <= {5, 6}, f"allowed_token_ids: {got}")
+    plain = server.complete(prompt="The", max_tokens=12, temperature=0)["choices"][0]["text"]
+    word = plain.split()[0]
+    text = server.complete(prompt="The", max_tokens=12, temperature=0,
+                           bad_words=[word])["choices"][0]["text"]
+    expect(text != plain, f"bad_words: {word} in {text}")
+    schema = {"type": "object", "required": ["name", "age"], "additionalProperties": False,
+              "properties": {"name": {"type": "string", "maxLength": 12},
+                             "age": {"type": "integer", "minimum": 0, "maximum": 99}}}
+    body = {"prompt": "A cat: ", "max_tokens": 100, "response_format": {
+        "type": "json_schema", "json_schema": {"name": "cat", "schema": schema}}}
+    status, _, text = server.request("POST", "/v1/completions", body)
+    if status == 400 and json.loads(text)["error"]["code"] == "no_grammars":
+        print("there is no XGrammar: no test of grammars")
+        return
+
+    def cat(seed):
+        asked = dict(body, seed=seed, temperature=seed % 3 / 2)
+        choice = server.complete(**asked)["choices"][0]
+        value = json.loads(choice["text"])
+        expect(choice["finish_reason"] == "stop" and list(value) == ["name", "age"]
+               and len(value["name"]) <= 12 and 0 <= value["age"] <= 99, f"{choice}")
+        events = server.request("POST", "/v1/completions", dict(asked, stream=True))[2]
+        parts = [json.loads(line[6:]) for line in events.split("\n\n") if line[6:7] == "{"]
+        streamed = "".join(p["choices"][0]["text"] for p in parts)
+        expect(streamed == choice["text"], f"streamed {streamed!r}, whole {choice['text']!r}")
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(cat, range(12)))
+    made = server.complete(prompt="It is ", max_tokens=9, n=3, seed=4,
+                           structured_outputs={"choice": ["cold", "warm and dry"]})
+    expect(all(c["text"] in ("cold", "warm and dry") for c in made["choices"]), f"{made}")
+    for outputs, pattern in (({"regex": "[a-c]{3}-\\d\\d"}, r"[a-c]{3}-\d\d"),
+                             ({"grammar": 'root ::= "<" [xy] ">"'}, "<[xy]>")):
+        text = server.complete(prompt="a", max_tokens=20, seed=5,
+                               structured_outputs=outputs)["choices"][0]["text"]
+        expect(re.fullmatch(pattern, text), f"{outputs}: {text!r}")
+    for outputs, said in (({"regex": "(a"}, "regex"), ({"json": {"not": {}}}, "keyword 'not'"),
+                          ({"grammar": "root ::= ("}, "grammar"), ({"choice": []}, "choice"),
+                          ({"json": "{"}, "no JSON")):
+        status, _, text = server.request("POST", "/v1/completions",
+                                         {"prompt": "a", "structured_outputs": outputs})
+        error = json.loads(text)["error"]
+        expect(status == 400 and said in error["message"] and error["param"], f"{outputs}: {text}")
 
 
 def connections(server):
@@ -297,6 +350,34 @@ def drain():
     expect(server.process.wait(10) == 0, "a second signal ends at once")
 
 
+def forcedCalls(server, key):
+    """A call of a tool that the model has no choice but to make."""
+    def tool(name, **properties):
+        return {"type": "function", "function": {"name": name, "parameters": {
+            "type": "object", "properties": properties, "required": list(properties)}}}
+
+    tools = [tool("weather", city={"type": "string", "maxLength": 8}, hot={"type": "boolean"}),
+             tool("stop")]
+    for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+        for seed in range(4):
+            status, _, text = server.request("POST", "/v1/chat/completions", {
+                "messages": [{"role": "user", "content": "Hi"}], "tools": tools, "seed": seed,
+                "tool_choice": choice, "max_tokens": 100}, **key)
+            if status == 400 and json.loads(text)["error"]["code"] == "no_grammars":
+                return
+            choices = json.loads(text).get("choices") if status == 200 else None
+            calls = choices[0]["message"].get("tool_calls") if choices else None
+            expect(calls and len(calls) == 1, f"{choice}: {text}")
+            call = calls[0]["function"] if calls else {"name": "weather", "arguments": "{}"}
+            want = ["city", "hot"] if call["name"] == "weather" else []
+            expect(list(json.loads(call["arguments"])) == want, f"a forced call: {call}")
+            expect(choice == "required" or call["name"] == "weather", f"another's call: {call}")
+    status, _, text = server.request("POST", "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": "Hi"}], "tools": tools,
+        "tool_choice": {"type": "function", "function": {"name": "none"}}}, **key)
+    expect(status == 400 and "not among tools" in text, f"a tool that is not there: {text}")
+
+
 def keys_chats_and_reloads():
     with tempfile.NamedTemporaryFile("w", suffix=".jinja", delete=False) as template:
         template.write("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
@@ -317,6 +398,7 @@ def keys_chats_and_reloads():
                            {"prompt": "user: Hello\nassistant:", "max_tokens": 8,
                             "temperature": 0}, **key)[2]
     expect(json.loads(whole)["choices"][0]["text"] == message["content"], "a chat is its prompt's")
+    forcedCalls(server, key)
     try:
         import openai
     except ImportError:
@@ -328,6 +410,17 @@ def keys_chats_and_reloads():
         parts = client.chat.completions.create(model="alias", stream=True, **body)
         expect("".join(p.choices[0].delta.content or "" for p in parts) == message["content"],
                "openai's client: a stream")
+        try:
+            made = client.chat.completions.create(
+                model="sample", messages=body["messages"], max_tokens=60, response_format={
+                    "type": "json_schema", "json_schema": {
+                        "name": "answer", "strict": True, "schema": {
+                            "type": "object", "properties": {"good": {"type": "boolean"}},
+                            "required": ["good"], "additionalProperties": False}}})
+            value = json.loads(made.choices[0].message.content)
+            expect(isinstance(value["good"], bool), f"openai's client: json_schema: {value}")
+        except openai.BadRequestError as error:
+            expect(error.code == "no_grammars", f"openai's client: json_schema: {error}")
         made = client.completions.create(model="sample", prompt="a", max_tokens=4, logprobs=2,
                                          echo=True, seed=1)
         expect(len(made.choices[0].logprobs.tokens) == made.usage.total_tokens,
@@ -365,7 +458,7 @@ def commandLines():
 main = Server()
 status, _, page = main.request("GET", "/")
 expect(status == 200 and "gpt2c" in page, "the page at /")
-for part in (answers, scores, errors, connections, disconnects):
+for part in (answers, scores, errors, constraints, connections, disconnects):
     part(main)
 expect(main.settled(), "pages are left")
 expect(main.stop() == 0, "SIGTERM ends with 0")

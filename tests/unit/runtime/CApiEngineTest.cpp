@@ -105,6 +105,64 @@ TEST_F(CApiEngine, AnswersRequests) {
   EXPECT_EQ(stats.pages_used, 0);
 }
 
+TEST_F(CApiEngine, KeepsTokensAway) {
+  const Tokens prompt{1, 2, 3};
+  const int32_t allowed[] = {'a', 'b'};
+  gpt2c_sampling sampling = GPT2C_SAMPLING_INIT;
+  sampling.allowed_tokens = allowed;
+  sampling.allowed_token_count = 2;
+  gpt2c_request request = GPT2C_REQUEST_INIT;
+  request.tokens = prompt.data();
+  request.token_count = prompt.size();
+  request.max_tokens = 9;
+  request.cache_salt = "mine";
+  request.sampling = &sampling;
+  const int32_t stops[] = {'a', 'b'};
+  request.stop_tokens = stops;
+  request.stop_token_count = 1;
+  uint64_t a = 0, b = 0;
+  ASSERT_EQ(gpt2c_engine_submit(engine_, &request, &a, nullptr), GPT2C_OK) << gpt2c_last_error();
+  request.min_tokens = 9;
+  ASSERT_EQ(gpt2c_engine_submit(engine_, &request, &b, nullptr), GPT2C_OK) << gpt2c_last_error();
+  std::map<uint64_t, Answer> answers = runAll();
+  for (const int32_t t : answers[a].tokens)
+    EXPECT_TRUE(t == 'a' || t == 'b') << t;
+  EXPECT_EQ(answers[b].tokens, Tokens(9, 'b'));
+  request.min_tokens = 10;
+  EXPECT_EQ(gpt2c_engine_submit(engine_, &request, &b, nullptr), GPT2C_USAGE);
+}
+
+TEST_F(CApiEngine, AnswersByAGrammar) {
+  const Tokens prompt{1, 2, 3};
+  const char *choices[] = {"yes", "no"};
+  gpt2c_sampling sampling = GPT2C_SAMPLING_INIT;
+  sampling.grammar_kind = GPT2C_CHOICE;
+  sampling.choices = choices;
+  sampling.choice_count = 2;
+  gpt2c_request request = GPT2C_REQUEST_INIT;
+  request.tokens = prompt.data();
+  request.token_count = prompt.size();
+  request.sampling = &sampling;
+  uint64_t id = 0;
+  const gpt2c_status status = gpt2c_engine_submit(engine_, &request, &id, nullptr);
+  if (!hasGrammars()) {
+    EXPECT_EQ(status, GPT2C_UNSUPPORTED);
+    GTEST_SKIP() << "this build has no XGrammar: scripts/setup.sh --grammar";
+  }
+  ASSERT_EQ(status, GPT2C_OK) << gpt2c_last_error();
+  const Answer answer = runAll()[id];
+  EXPECT_TRUE(answer.text == "yes" || answer.text == "no") << answer.text;
+  EXPECT_EQ(answer.last.finish, GPT2C_FINISH_STOP);
+  sampling.grammar_kind = GPT2C_REGEX;
+  sampling.grammar = "(a";
+  EXPECT_EQ(gpt2c_engine_submit(engine_, &request, &id, nullptr), GPT2C_USAGE);
+  sampling.grammar_kind = 9;
+  EXPECT_EQ(gpt2c_engine_submit(engine_, &request, &id, nullptr), GPT2C_USAGE);
+  sampling.grammar_kind = GPT2C_EBNF;
+  sampling.grammar = nullptr;
+  EXPECT_EQ(gpt2c_engine_submit(engine_, &request, &id, nullptr), GPT2C_USAGE);
+}
+
 TEST_F(CApiEngine, EndsByStopStringAndByCancel) {
   const Tokens prompt{1, 2, 3};
   const std::string whole = session_->tokenizer->decode(alone(prompt, 20));
