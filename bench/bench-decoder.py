@@ -30,7 +30,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-# layers, width, hidden, heads, heads of keys, vocabulary
+# layers, width, hidden, heads, heads of keys, vocabulary; where heads do not divide the width their
+# elements, and whether the vocabulary's product reads the token table
 SIZES = {"tiny": (2, 64, 176, 4, 2, 512), "small": (12, 768, 2048, 12, 4, 32000),
          "llama-3.2-1b": (16, 2048, 8192, 32, 8, 128256)}
 EPSILON, BASE = 1e-5, 500000.0
@@ -45,6 +46,11 @@ def sibling(name):
     return module
 
 
+def head_of(sizes):
+    """(elements of a head, whether the vocabulary is tied)"""
+    return sizes[6:8] or (sizes[1] // sizes[3], False)
+
+
 def angles(context, size):
     return np.outer(np.arange(context), BASE ** (-np.arange(0, size, 2) / size))
 
@@ -55,8 +61,9 @@ class Decoder:
 
     def __init__(self, g, sizes, context):
         self.g, self.context = g, context
-        self.layers, self.width, self.hidden, self.heads, self.shared, self.vocab = sizes
-        self.size = self.width // self.heads
+        self.layers, self.width, self.hidden, self.heads, self.shared, self.vocab = sizes[:6]
+        self.size, self.tied = head_of(sizes)
+        self.inner = self.heads * self.size
 
     def linear(self, x, name, k, n):
         weight = self.g.weight(name, (k, n), k ** -0.5)
@@ -89,15 +96,16 @@ class Decoder:
 
     def attention(self, x, name):
         g, width, shared = self.g, self.width, self.shared * self.size
-        q = self.rotated(self.split(self.linear(x, name + ".q", width, width), self.heads))
+        q = self.rotated(self.split(self.linear(x, name + ".q", width, self.inner), self.heads))
         k = self.rotated(self.split(self.linear(x, name + ".k", width, shared), self.shared))
         v = self.split(self.linear(x, name + ".v", width, shared), self.shared)
         keys = g.op("Transpose", [self.repeated(k)], perm=[0, 1, 3, 2])
         scores = g.op("Mul", [g.op("MatMul", [q, keys]), g.number(self.size ** -0.5)])
         scores = g.op("Where", [self.mask, scores, g.number(-np.inf)])
         y = g.op("MatMul", [g.op("Softmax", [scores], axis=-1), self.repeated(v)])
-        y = g.op("Reshape", [g.op("Transpose", [y], perm=[0, 2, 1, 3]), g.integers([0, 0, width])])
-        return self.linear(y, name + ".o", width, width)
+        y = g.op("Transpose", [y], perm=[0, 2, 1, 3])
+        y = g.op("Reshape", [y, g.integers([0, 0, self.inner])])
+        return self.linear(y, name + ".o", self.inner, width)
 
     def mlp(self, x, name):
         g, width, hidden = self.g, self.width, self.hidden
@@ -122,7 +130,11 @@ class Decoder:
         for i in range(self.layers):
             x = g.op("Add", [x, self.attention(self.norm(x, f"{i}.n1"), str(i))])
             x = g.op("Add", [x, self.mlp(self.norm(x, f"{i}.n2"), str(i))])
-        logits = self.linear(self.norm(x, "n"), "head", self.width, self.vocab)
+        x = self.norm(x, "n")
+        if self.tied:
+            logits = g.op("MatMul", [x, g.op("Transpose", [table], perm=[1, 0])])
+        else:
+            logits = self.linear(x, "head", self.width, self.vocab)
         g.nodes[-1].output[0] = "logits"
         assert logits
         graph = helper.make_graph(
@@ -191,23 +203,26 @@ def our_tokens(args, model, ids):
 class Torch:
     """The same decoder in PyTorch, in both forms."""
 
-    def __init__(self, args, weights):
+    def __init__(self, args, weights, sizes):
         import torch
         self.torch, self.args = torch, args
-        self.layers, self.width, self.hidden, self.heads, self.shared, _ = SIZES[args.size]
-        self.size = self.width // self.heads
+        self.layers, self.width, self.hidden, self.heads, self.shared = sizes[:5]
+        self.size, tied = head_of(sizes)
         self.type = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(args.precision,
                                                                         torch.float32)
         self.w = {name: torch.from_numpy(np.array(array)).to(args.device, self.type)
                   for name, array in weights.items() if array.dtype == np.float32}
         torch.set_grad_enabled(False)
+        if tied:
+            self.w["head"] = self.w["tokens"].t()
         # Fused weights for the compiled form, as its users would write it.
         for i in range(self.layers):
             self.w[f"{i}.qkv"] = torch.cat([self.w[f"{i}.{p}"] for p in "qkv"], 1)
             self.w[f"{i}.gateup"] = torch.cat([self.w[f"{i}.gate"], self.w[f"{i}.up"]], 1)
         # In memory as those of torch.nn.Linear.
+        as_they_are = {"tokens", "cos", "sin", *(["head"] if tied else [])}
         for name, w in self.w.items():
-            if w.dim() == 2 and name not in ("tokens", "cos", "sin"):
+            if w.dim() == 2 and name not in as_they_are:
                 self.w[name] = w.t().contiguous().t()
         self.context = args.prompt + args.tokens
         self.rows = torch.arange(self.context, device=args.device)
@@ -222,10 +237,10 @@ class Torch:
         return x * self.w["cos"][positions] + self.torch.cat((-b, a), -1) * self.w["sin"][positions]
 
     def split(self, x, heads):
-        return x.view(1, -1, heads, self.size).transpose(1, 2)
+        return x.view(x.shape[0], -1, heads, self.size).transpose(1, 2)
 
     def join(self, y):
-        return y.transpose(1, 2).reshape(1, -1, self.width)
+        return y.transpose(1, 2).flatten(2)
 
     def eager(self, ids, past):
         """Attention spelled out; `past` grows."""
@@ -266,7 +281,7 @@ class Torch:
         x = w["tokens"][ids]
         for i in range(self.layers):
             qkv = self.norm(x, w[f"{i}.n1"]) @ w[f"{i}.qkv"]
-            q, k, v = qkv.split([self.width, shared, shared], -1)
+            q, k, v = qkv.split([self.heads * self.size, shared, shared], -1)
             k, v = self.turn(self.split(k, self.shared), positions), self.split(v, self.shared)
             state[i][0].index_copy_(2, positions, k)
             state[i][1].index_copy_(2, positions, v)
@@ -274,11 +289,22 @@ class Torch:
             if prompt:
                 y = attention(q, k, v, is_causal=True, enable_gqa=True)
             else:
-                y = attention(q.view(1, self.shared, -1, self.size), *state[i], attn_mask=mask)
+                y = attention(q.view(len(q), self.shared, -1, self.size), *state[i], attn_mask=mask)
             x = x + self.join(y.reshape(q.shape)) @ w[f"{i}.o"]
             gate, up = (self.norm(x, w[f"{i}.n2"]) @ w[f"{i}.gateup"]).chunk(2, -1)
             x = x + (torch.nn.functional.silu(gate) * up) @ w[f"{i}.down"]
         return (self.norm(x[:, -1:], w["n"]) @ w["head"]).argmax(-1)
+
+    def empty_state(self, batch, context):
+        """A CUDA graph may change what has an address for good; else PyTorch launches kernel after
+        kernel."""
+        shape = (batch, self.shared, context, self.size)
+        state = [[self.torch.zeros(shape, device=self.args.device, dtype=self.type)
+                  for _ in range(2)] for _ in range(self.layers)]
+        for layer in state:
+            for tensor in layer:
+                self.torch._dynamo.mark_static_address(tensor)
+        return state
 
     def reply(self, compiled, ids):
         """(milliseconds to the first token, between tokens, the tokens)"""
@@ -310,14 +336,8 @@ class Torch:
             # A graph for the prompt and one for a token, neither for any number of them.
             self.compiled = self.torch.compile(self.static, mode=mode, fullgraph=True,
                                                dynamic=False)
-            # One state for all replies, which see their own tokens alone. A CUDA graph may change
-            # what has an address for good; else PyTorch launches kernel after kernel.
-            shape = (1, self.shared, self.context, self.size)
-            self.state = [[self.torch.zeros(shape, device=self.args.device, dtype=self.type)
-                           for _ in range(2)] for _ in range(self.layers)]
-            for layer in self.state:
-                for tensor in layer:
-                    self.torch._dynamo.mark_static_address(tensor)
+            # One state for all replies, which see their own tokens alone.
+            self.state = self.empty_state(1, self.context)
         replies = [self.reply(compiled, ids) for _ in range(self.args.samples + 2)][2:]
         return *(statistics.median(r[i] for r in replies) for i in (0, 1)), replies[-1][2]
 
@@ -363,7 +383,7 @@ def main():
     if peers and why:
         print(f"skipped: PyTorch: {why}", file=sys.stderr)
         peers = []
-    torch = Torch(args, weights) if peers else None
+    torch = Torch(args, weights, SIZES[args.size]) if peers else None
     for name, compiled in peers:
         rows.append((name, *torch.measure(compiled, ids)))
 
