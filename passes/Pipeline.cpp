@@ -61,9 +61,9 @@ llvm::ArrayRef<Stage> pipeline() {
                       O::QuantizedAppendAttention}},
       {.name = "folded",
        .summary = "norms without gain and shift where only products read them, gates beside what "
-                  "they gate",
+                  "they gate, pairs of rotations side by side",
        .level = 2,
-       .passes = {"fold-norms", "interleave-gates"},
+       .passes = {"fold-norms", "interleave-gates", "interleave-rotations"},
        .introduced = {}},
       {.name = "lowered",
        .summary = "in the precision of the plan",

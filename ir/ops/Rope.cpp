@@ -24,6 +24,8 @@ static llvm::Error inferRope(InferContext &c) {
     return c.error("head_dim does not divide the width");
   if (heads < 0 || (width && heads * d > *width))
     return c.error("there are not " + llvm::Twine(heads) + " heads to turn");
+  if (c.op().boolAttr("to_halves") && !c.op().boolAttr("interleaved"))
+    return c.error("to_halves is for interleaved pairs");
   if (pairs && (*pairs < 1 || 2 * *pairs > d))
     return c.error("a head of " + llvm::Twine(d) + " elements has no " + llvm::Twine(*pairs) +
                    " pairs");
@@ -54,7 +56,8 @@ static llvm::Error evalRope(EvalContext &c) {
       (!first && positions.dim(1) != seq) || (!shared && positions.dim(0) != x.dim(0)))
     return c.error("shapes do not fit");
   int64_t heads = c.op().intAttr("heads") ? c.op().intAttr("heads") : width / d;
-  bool interleaved = c.op().boolAttr("interleaved");
+  bool interleaved = c.op().boolAttr("interleaved"),
+       neighbours = interleaved && !c.op().boolAttr("to_halves");
   Tensor &out = c.allocate(x.shape());
   return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
@@ -75,8 +78,8 @@ static llvm::Error evalRope(EvalContext &c) {
         for (int64_t k = 0; k < pairs; ++k) {
           int64_t i = interleaved ? 2 * k : k, j = interleaved ? 2 * k + 1 : pairs + k;
           const T cos = cosine[k], sin = sign * sine[k];
-          to[i] = from[i] * cos - from[j] * sin;
-          to[j] = from[i] * sin + from[j] * cos;
+          to[neighbours ? i : k] = from[i] * cos - from[j] * sin;
+          to[neighbours ? j : pairs + k] = from[i] * sin + from[j] * cos;
         }
       }
     }
@@ -97,18 +100,21 @@ static Cost costRope(const Op &op) {
 const OpInfo opRope = {
     .code = OpCode::Rope,
     .mnemonic = "rope",
-    .summary = "rotary embedding of tokens at positions[b, s], or positions[b] + s: in each of the "
-               "first heads of a row pair k of r becomes "
-               "(x_i cos - x_j sin, x_i sin + x_j cos) with cos and sin [position, k] and "
-               "(i, j) = (k, r + k), or (2k, 2k + 1) when interleaved; other elements stay. "
-               "A position of -p turns back by the angles of p",
+    .summary =
+        "rotary embedding of tokens at positions[b, s], or positions[b] + s: in each of the "
+        "first heads of a row pair k of r becomes "
+        "(x_i cos - x_j sin, x_i sin + x_j cos) with cos and sin [position, k] and "
+        "(i, j) = (k, r + k), or (2k, 2k + 1) when interleaved, and then with to_halves goes "
+        "to k and r + k; other elements stay. "
+        "A position of -p turns back by the angles of p",
     .operands = {{"x"},
                  {"positions"},
                  {.name = "cos", .single = true},
                  {.name = "sin", .single = true}},
     .attrs = {{"head_dim", AttrKind::Int},
               {"heads", AttrKind::Int, Attr(int64_t(0)), "heads of a row that turn; 0: all"},
-              {"interleaved", AttrKind::Bool, Attr(false)}},
+              {"interleaved", AttrKind::Bool, Attr(false)},
+              {"to_halves", AttrKind::Bool, Attr(false), "the result's pairs are in halves"}},
     .infer = inferRope,
     .eval = evalRope,
     .cost = costRope,

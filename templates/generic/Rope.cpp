@@ -24,6 +24,7 @@ static llvm::Error lowerWholeHeads(StepBuilder &b, Op &op, int64_t heads, int64_
   call.constant("Size", size);
   call.constant("Unit", unit);
   call.flag("Interleaved", op.boolAttr("interleaved"));
+  call.flag("ToHalves", op.boolAttr("to_halves"));
   call.flag("OfFirst", first);
   call.flag("Shared", !first && positions->type.shape[0] == Dim(1));
   call.out("y", y);
@@ -73,6 +74,8 @@ llvm::Error lowerRope(StepBuilder &b, Op &op) {
   Shape places{shared ? Dim(0) : first ? Dim(1) : shape[1], Dim(first ? 0 : 1), Dim(0), Dim(0)};
   std::string pair = op.boolAttr("interleaved") ? "const i64 i = 2 * k, j = i + 1;\n"
                                                 : "const i64 i = k, j = pairs + k;\n";
+  const std::string low = op.boolAttr("to_halves") ? "k" : "i",
+                    high = op.boolAttr("to_halves") ? "pairs + k" : "j";
   return launchMap(call, b, op, {sizes, {rows, rows, places}},
                    "        const i64 k = at.coordinate[3];\n"
                    "        auto *const to = y + at.offset[0];\n"
@@ -95,9 +98,9 @@ llvm::Error lowerRope(StepBuilder &b, Op &op) {
                        "        const auto c = load(cosines + place * pairs + k);\n"
                        "        auto s = load(sines + place * pairs + k);\n"
                        "        s = position < 0 ? -s : s;\n"
-                       "        const auto a = load(from + i), b = load(from + j);\n"
-                       "        store(to + i, a * c - b * s);\n"
-                       "        store(to + j, a * s + b * c);\n",
+                       "        const auto a = load(from + i), b = load(from + j);\n" +
+                       "        store(to + " + low + ", a * c - b * s);\n        store(to + " +
+                       high + ", a * s + b * c);\n",
                    true);
 }
 

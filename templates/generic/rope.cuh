@@ -4,7 +4,7 @@
 // Config: X (storage of x and y), Table (of cosines and sines), Position (an integer), Heads,
 // Turned (the first of them, whose pairs are turned; the others are copied), Size (elements of a
 // head, all of them in pairs, a multiple of 2 Unit), Unit, Interleaved (pairs are neighbours, else
-// an element of either half), OfFirst and Shared: positions of each sequence's first token, or of
+// an element of either half), ToHalves (interleaved pairs are stored in halves), OfFirst and Shared: positions of each sequence's first token, or of
 // each token of all sequences, else of each token.
 // Kernel: y, x [rows, Heads, Size], positions, cosines and sines [places, Size / 2], places, rows,
 // seq (rows of a sequence).
@@ -12,7 +12,7 @@
 // Bytes: those of x and y; flops: 3 per element.
 #pragma once
 
-#include "templates/device/common.cuh"
+#include "templates/device/turn_pair.cuh"
 
 namespace gpt2c::tile {
 
@@ -43,9 +43,7 @@ rope(typename C::X *y, const typename C::X *x, const typename C::Position *posit
       loadFloats<unit>(cosines + place, c);
       loadFloats<unit>(sines + place, s);
       auto turn = [&](float &low, float &high, int pair) {
-        const float sine = position < 0 ? -s[pair] : s[pair], v = low;
-        low = v * c[pair] - high * sine;
-        high = v * sine + high * c[pair];
+        turnPair(low, high, c[pair], position < 0 ? -s[pair] : s[pair]);
       };
       if constexpr (C::Interleaved) {
 #pragma unroll
@@ -57,6 +55,18 @@ rope(typename C::X *y, const typename C::X *x, const typename C::Position *posit
 #pragma unroll
         for (int k = 0; k < unit; k++)
           turn(a[k], b[k], k);
+      }
+      if constexpr (C::ToHalves) {
+        float low[unit], high[unit];
+#pragma unroll
+        for (int k = 0; k < unit; k++) {
+          const float(&of)[unit] = k < unit / 2 ? a : b;
+          low[k] = of[2 * k % unit];
+          high[k] = of[2 * k % unit + 1];
+        }
+        storeFloats<unit>(y + at - first, low);
+        storeFloats<unit>(y + at - first + half, high);
+        continue;
       }
     }
     storeFloats<unit>(y + at, a);

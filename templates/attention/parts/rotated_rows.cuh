@@ -5,7 +5,7 @@
 // halves of the first 2 RopePairs elements), Table (of cosines and sines [places,RopePairs]).
 #pragma once
 
-#include "templates/device/common.cuh"
+#include "templates/device/turn_pair.cuh"
 
 namespace gpt2c {
 
@@ -52,9 +52,10 @@ template <typename C, int Rows, int Threads> struct RotatedRows {
         to[row][pairs + k] = second[i];
         continue;
       }
-      const float a = toFloat(first[i]), b = toFloat(second[i]), c = cosine[i], s = sine[i];
-      to[row][firstOf(k)] = fromFloat<X>(a * c - b * s);
-      to[row][secondOf(k)] = fromFloat<X>(a * s + b * c);
+      float a = toFloat(first[i]), b = toFloat(second[i]);
+      turnPair(a, b, cosine[i], sine[i]);
+      to[row][firstOf(k)] = fromFloat<X>(a);
+      to[row][secondOf(k)] = fromFloat<X>(b);
     }
   }
 

@@ -324,10 +324,10 @@ llvm::Error PersistentBuilder::lowerRope(Op &op) {
            v->type.dtype == DType::F32;
   };
   if (!from || !isLinear(*x->def()) || op.operand(Positions) != f_.argument("past") ||
-      !isTable(cos) || !isTable(sin) || op.boolAttr("interleaved") ||
+      !isTable(cos) || !isTable(sin) || op.boolAttr("to_halves") ||
       op.result()->type.dtype != type_)
-    return unsupported(op, "only halves of heads that turn with the position, by tables of f32, "
-                           "have a stage");
+    return unsupported(op, "only heads that turn with the position, by tables of f32, have a "
+                           "stage");
   if (!llvm::all_of(op.result()->uses(), [](const Use &u) {
         return u.op->is(OpCode::AppendAttention) && u.operand == ops::AppendAttention::Qkv;
       }))
@@ -335,6 +335,8 @@ llvm::Error PersistentBuilder::lowerRope(Op &op) {
   if (attention_ && !rope_)
     return unsupported(op, "of some layers alone a rotary embedding has no stage");
   auto same = [&](unsigned operand) { return rope_->operand(operand) == op.operand(operand); };
+  if (rope_ && rope_->boolAttr("interleaved") != op.boolAttr("interleaved"))
+    return unsupported(op, "its pairs are others than those of " + rope_->describe());
   if (rope_ && (!same(Cos) || !same(Sin)))
     return unsupported(op, "its tables differ from those of " + rope_->describe());
   rope_ = &op;

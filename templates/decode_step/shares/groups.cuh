@@ -30,6 +30,10 @@ __device__ __forceinline__ float2 Step<C>::turned(const FirstProduct<Words> &pro
   const float2 v = of(d);
   if (!turns || d >= 2 * C::Rotary)
     return v;
+  if constexpr (C::Neighbours) {
+    const float2 a = shared.angle[d / 2];
+    return {fmaf(v.x, a.x, -v.y * a.y), fmaf(v.y, a.x, v.x * a.y)};
+  }
   const bool low = d < C::Rotary;
   const float2 other = of(low ? d + C::Rotary : d - C::Rotary);
   const float4 a =

@@ -169,16 +169,21 @@ void addProducts(Cases &c) {
 /// A prompt's packed rows, of which the last heads stay; a step's.
 void addRope(Cases &c) {
   for (DType type : {DType::F16, DType::F32})
-    for (bool interleaved : {false, true}) {
+    for (const auto &[interleaved, toHalves] :
+         {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
       const double tolerance = type == DType::F16 ? half : 1e-4;
       c.normal(type, {2, 70, 12 * 64}).integers(DType::I32, {2}, 0, 30);
       c.normal(DType::F32, {100, 32}).normal(DType::F32, {100, 32});
       c.add(OpCode::Rope, "packed",
-            {{"head_dim", number(64)}, {"heads", number(10)}, {"interleaved", interleaved}},
+            {{"head_dim", number(64)},
+             {"heads", number(10)},
+             {"interleaved", interleaved},
+             {"to_halves", toHalves}},
             tolerance);
       c.normal(type, {40, 1, 6 * 80}).integers(DType::I64, {40, 1}, -99, 100);
       c.normal(DType::F32, {100, 10}).normal(DType::F32, {100, 10});
-      c.add(OpCode::Rope, "part", {{"head_dim", number(80)}, {"interleaved", interleaved}},
+      c.add(OpCode::Rope, "part",
+            {{"head_dim", number(80)}, {"interleaved", interleaved}, {"to_halves", toHalves}},
             tolerance);
     }
   c.normal(DType::F16, {3, 40, 2 * 700}).add(OpCode::Gated, "half", {}, half);

@@ -51,6 +51,25 @@ def ropes():
     add("rope", "no tokens", [x, np.zeros((1, 0), np.int64), table, table], [x], {"head_dim": 4})
 
 
+def ropes_to_halves():
+    """Pairs that are neighbours in x and halves in the result."""
+    for head_dim, pairs, all_heads, heads, dtype in ((8, 4, 3, 0, np.float32),
+                                                     (32, 16, 3, 2, np.float16),
+                                                     (10, 3, 2, 0, np.float32)):
+        angles = np.arange(9)[:, None] * 100.0 ** (-np.arange(pairs) / pairs)
+        cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+        x = f(2, 4, all_heads * head_dim).astype(dtype)
+        positions = ints(2, 4, low=-8, high=9, dtype=np.int32)
+        y = rotated(x, positions, cos, sin, head_dim, heads, True)
+        for head in range(heads or all_heads):
+            pair = head * head_dim + np.arange(2 * pairs)
+            y[:, :, pair] = np.concatenate([y[:, :, pair[0::2]], y[:, :, pair[1::2]]], axis=-1)
+        add("rope", f"{pairs} pairs of {head_dim} to halves {np.dtype(dtype)}",
+            [x, positions, cos, sin], [y],
+            {"head_dim": head_dim, "heads": heads, "interleaved": True, "to_halves": True},
+            tol=1e-3 if dtype == np.float16 else 1e-6)
+
+
 def shared_heads():
     heads, d, b, s, p = 6, 4, 2, 3, 2
     for shared, past, causal, dtype in ((3, True, True, np.float32), (1, False, True, np.float32),

@@ -267,8 +267,8 @@ TEST(PersistentShares, SayWhatTheyHaveNot) {
   wide.type = "f32";
   expect(error(wide), "those are in fp16 or bf16");
   Llama pairs;
-  pairs.rope += ", interleaved = true";
-  expect(error(pairs), "only halves of heads that turn with the position");
+  pairs.rope += ", interleaved = true, to_halves = true";
+  expect(error(pairs), "only heads that turn with the position");
   Llama some;
   some.rope = "head_dim = 64, heads = 8"; // of q alone
   expect(error(some), "only of all heads of q and k");
