@@ -48,6 +48,7 @@ static Op *ropeBefore(const Op &op, std::string &why) {
         : !qkv->hasOneUse()                ? "others read what it computes"
         : rope->operand(Positions) != past ? "it turns by other positions"
         : !isI32(past)                     ? "positions that are not in i32"
+        : rope->boolAttr("to_halves")      ? "it leaves pairs in halves"
         : rope->intAttr("head_dim") != headDim ||
                 rope->intAttr("heads") != heads + kvHeadsOf(op).value_or(0)
             ? "it turns other heads than those of queries and keys"
@@ -144,7 +145,10 @@ void FunctionScheduler::attention(Op &op) {
     p.config.quantise = group.quantise != AttentionGroup::Behind;
     p.config.given = givenOf(op.operand(YScale), op.operand(YZero));
   }
-  group.rope = fusedRope(op, problems_.attention(op), misses);
+  const auto before = groups_.find(op.operand(ops::AppendAttention::Qkv)->def());
+  const bool turned = before != groups_.end() && before->second.get<LinearGroup>();
+  if (!turned) // by a product
+    group.rope = fusedRope(op, problems_.attention(op), misses);
   if (group.rope) {
     p = withRope(p, *group.rope);
     inFront_[&op] = group.rope;

@@ -25,7 +25,7 @@ public:
 private:
   /// What neighbours a product takes into its launch.
   struct Neighbours {
-    Op *norm = nullptr, *gate = nullptr;
+    Op *norm = nullptr, *gate = nullptr, *rope = nullptr;
     std::vector<NearMiss> misses = {};
   };
 
@@ -39,7 +39,12 @@ private:
   /// The product with its gate, and with the norm before it where there is one, by what is known of
   /// the statistics of its rows.
   LinearProblem fused(LinearProblem p, const Op &product, const Op *norm, bool gate) const;
-  bool isGateDearer(const LinearProblem &p, const LinearProblem &gated) const;
+  /// Whether a kernel that ends with what stands behind a product takes longer than the product and
+  /// a launch of that.
+  bool isEndDearer(const LinearProblem &p, const LinearProblem &ended) const;
+  /// Whether the product's kernel ends with its gate, its rotation; else it is a miss, and null.
+  void gateOf(Op &product, Neighbours &n) const;
+  void ropeOf(Op &product, Neighbours &n) const;
   void linear(Op &op, LinearGroup group, Neighbours neighbours);
   /// How a product with int8 weights comes to its result; why it cannot, or nothing.
   std::optional<std::string> int8(Op &op, LinearGroup &group) const;

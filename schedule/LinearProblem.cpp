@@ -30,6 +30,7 @@ LinearAbilities LinearProblem::wants() const {
       .addIf(int8.yGroup > 0, ResultGroups)
       .addIf(fused.rowScales, RowScales)
       .addIf(fused.gate, Gate)
+      .addIf(fused.rotation, Rotation)
       .addIf(fused.statistics, Statistics)
       .addIf(fused.best, Best)
       .addIf(batchInvariant, AnyRows);

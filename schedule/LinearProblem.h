@@ -76,6 +76,7 @@ struct LinearFusions {
   bool statistics = false;          ///< leave those of y
   bool best = false;                ///< leave the largest elements of y
   bool gate = false;                ///< the epilogue ends with a gate: y has n / 2 columns
+  bool rotation = false;            ///< the epilogue ends with the rotation of pairs of columns
   bool rowScales = false;           ///< int8 rows: apply their scales, not the epilogue
 };
 
@@ -91,6 +92,8 @@ struct LinearProblem : LinearShape {
   /// All that a kernel has to do beside the product of its sizes.
   LinearAbilities wants() const;
 
+  /// The epilogue takes neighbouring columns together.
+  bool hasPairs() const { return fused.gate || fused.rotation; }
   bool hasNorm() const { return fused.norm != FusedNorm::None; }
   LinearProblem plain() const {
     LinearProblem p = *this;

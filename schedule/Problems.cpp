@@ -72,6 +72,27 @@ Op *Problems::gateBehind(const Op &product) const {
   return gate;
 }
 
+Op *Problems::ropeBehind(const Op &product) const {
+  using enum ops::Rope::Operand;
+  const Value *y = product.result(0);
+  Op *rope = y->hasOneUse() ? y->uses()[0].op : nullptr;
+  const bool floats =
+      product.is(OpCode::Linear) || (takesInt8Weights(product) && product.intAttr("x_group") < 0);
+  // In a batch-invariant plan each version would choose by itself.
+  if (batchInvariant() || !rope || !rope->is(OpCode::Rope) || y->uses()[0].operand != X ||
+      !floats || residualOf(product) || !hasKernelTypes(product) ||
+      product.stringAttr("activation") != "none" ||
+      !product.operand(ops::Linear::W)->type.isStatic())
+    return nullptr;
+  const Value *cos = rope->operand(Cos);
+  const bool pairs = rope->boolAttr("interleaved") && !rope->boolAttr("to_halves") &&
+                     rope->intAttr("head_dim") % 2 == 0;
+  return pairs && hasKernelTypes(*rope) && rope->hasUses() && cos->type.shape[0].constant() &&
+                 cos->type.shape[1].constant()
+             ? rope
+             : nullptr;
+}
+
 bool Problems::isNormOfGate(const Op &product) const {
   return gateBehind(product) && maximum(leading(product.operand(ops::Linear::X))) <= 64;
 }

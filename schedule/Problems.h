@@ -28,6 +28,10 @@ public:
   /// The gated behind a product that its kernel may apply, whatever kernels there are; null: none
   /// may. Its columns have to be interleaved, and nothing else reads them.
   Op *gateBehind(const Op &product) const;
+  /// The rotation behind a product that its kernel may apply, whatever kernels there are; null:
+  /// none may. Pairs have to be neighbours and stay so, and nothing else reads what the product
+  /// gives.
+  Op *ropeBehind(const Op &product) const;
   /// Whether the norm is for the kernels that apply the gate behind the product. A wide product is
   /// no vocabulary then; but of 65 and more rows a launch of the norm takes no longer.
   bool isNormOfGate(const Op &product) const;

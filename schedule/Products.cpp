@@ -1,5 +1,6 @@
 // Products with weights: what their kernels compute beside them, and which kernel is taken.
 #include "ir/Error.h"
+#include "ir/ops/PagedAttention.h"
 #include "schedule/FunctionScheduler.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -22,10 +23,11 @@ LinearProblem FunctionScheduler::fused(LinearProblem p, const Op &product, const
   return p;
 }
 
-bool FunctionScheduler::isGateDearer(const LinearProblem &p, const LinearProblem &gated) const {
-  const std::vector<LinearCandidate> with = kernels_.linear.candidates(gated),
+bool FunctionScheduler::isEndDearer(const LinearProblem &p, const LinearProblem &ended) const {
+  const std::vector<LinearCandidate> with = kernels_.linear.candidates(ended),
                                      without = kernels_.linear.candidates(p);
-  // A launch by itself reads what the product has written and writes half as much.
+  // A launch by itself reads what the product has written; a rotation writes as much, a gate half
+  // of it, and its product the other half.
   constexpr double launch = 2, bytesPerMicrosecond = 3e6;
   const double traffic = double(p.rows) * double(p.n) * scalarBytes(p.y) * 2 / bytesPerMicrosecond;
   return !without.empty() && with.front().microseconds && without.front().microseconds &&
@@ -33,7 +35,9 @@ bool FunctionScheduler::isGateDearer(const LinearProblem &p, const LinearProblem
 }
 
 FunctionScheduler::Neighbours FunctionScheduler::neighboursOf(Op &product) const {
-  Neighbours n{.norm = problems_.normBefore(product), .gate = problems_.gateBehind(product)};
+  Neighbours n{.norm = problems_.normBefore(product),
+               .gate = problems_.gateBehind(product),
+               .rope = problems_.ropeBehind(product)};
   const LinearProblem own = problems_.linear(product);
   if (n.norm) {
     const LinearProblem plain = fused(own, product, n.norm, false);
@@ -44,19 +48,46 @@ FunctionScheduler::Neighbours FunctionScheduler::neighboursOf(Op &product) const
       n.norm = nullptr;
     }
   }
-  if (!n.gate)
-    return n;
+  if (n.gate)
+    gateOf(product, n);
+  if (n.rope)
+    ropeOf(product, n);
+  return n;
+}
+
+void FunctionScheduler::gateOf(Op &product, Neighbours &n) const {
+  const LinearProblem own = problems_.linear(product);
   LinearProblem p = fused(own, product, n.norm, false), gated = fused(own, product, n.norm, true);
   if (!kernels_.linear.computes(p) && !kernels_.linear.computes(gated))
     for (LinearProblem *each : {&p, &gated}) // int8 weights that become floats first
       static_cast<LinearShape &>(*each) = each->widened();
   const bool none = kernels_.linear.candidates(gated).empty();
-  if (none || isGateDearer(p, gated)) {
+  if (none || isEndDearer(p, gated)) {
     n.misses.push_back({"gate", none ? kernels_.linear.refusal(gated)
                                      : "the product and a launch of the gate are faster"});
     n.gate = nullptr;
   }
-  return n;
+}
+
+void FunctionScheduler::ropeOf(Op &product, Neighbours &n) const {
+  const Op &reader = *n.rope->result()->uses()[0].op;
+  std::vector<NearMiss> unused;
+  if (reader.is(OpCode::AppendAttention) && !isPaged(reader) &&
+      fusedRope(reader, problems_.attention(reader), unused) == n.rope) {
+    n.rope = nullptr; // attention turns what it reads
+    return;
+  }
+  LinearProblem p = fused(problems_.linear(product), product, n.norm, false);
+  if (!kernels_.linear.computes(p)) // int8 weights that become floats first
+    static_cast<LinearShape &>(p) = p.widened();
+  LinearProblem turned = p;
+  turned.fused.rotation = true;
+  const bool none = kernels_.linear.candidates(turned).empty();
+  if (none || isEndDearer(p, turned)) {
+    n.misses.push_back({"rope", none ? kernels_.linear.refusal(turned)
+                                     : "the product and a launch of the rotation are faster"});
+    n.rope = nullptr;
+  }
 }
 
 void FunctionScheduler::product(Op &op) {
@@ -70,12 +101,16 @@ void FunctionScheduler::product(Op &op) {
   Neighbours n = neighboursOf(op);
   if (n.norm)
     inFront_[&op] = n.norm;
-  if (linearOp && !n.gate && mlp(op, n))
+  if (linearOp && !n.gate && !n.rope && mlp(op, n))
     return;
-  LinearGroup group{
-      .product = &op, .norm = n.norm, .gate = n.gate, .problem = problems_.linear(op)};
+  LinearGroup group{.product = &op,
+                    .norm = n.norm,
+                    .gate = n.gate,
+                    .rope = n.rope,
+                    .problem = problems_.linear(op)};
   if (!linearOp) {
     group.problem.fused.gate = n.gate != nullptr;
+    group.problem.fused.rotation = n.rope != nullptr;
     if (auto why = int8(op, group)) {
       set(op, {RefusedGroup{&op, *why}});
       return;
@@ -98,6 +133,8 @@ static std::string nameOf(const LinearGroup &g) {
     what += "+" + op.stringAttr("activation");
   if (residualOf(op))
     what += "+residual";
+  if (g.rope)
+    what += "+rope";
   return what;
 }
 
@@ -124,7 +161,7 @@ static bool hasGreedyChoice(const Value *v) {
 void FunctionScheduler::addWishes(LinearGroup &group, std::vector<NearMiss> &misses) const {
   LinearProblem &p = group.problem;
   const LinearFamily &family = kernels_.linear;
-  if (group.gate)
+  if (group.gate || group.rope)
     return;
   LinearProblem statistics = p.plain(), largest = p.plain();
   statistics.fused.statistics = largest.fused.best = true;
@@ -147,6 +184,7 @@ void FunctionScheduler::linear(Op &op, LinearGroup group, Neighbours neighbours)
     return choose(std::move(group), std::move(neighbours.misses));
   }
   group.problem = fused(group.problem, op, group.norm, group.gate);
+  group.problem.fused.rotation = group.rope != nullptr;
   if (group.norm)
     group.what = (group.norm->info().mnemonic + llvm::Twine("+") + group.what).str();
   group.choice.key = choiceKey(group);
@@ -173,9 +211,9 @@ size_t FunctionScheduler::chosen(const LinearGroup &group,
 
 void FunctionScheduler::choose(LinearGroup group, std::vector<NearMiss> misses) {
   const LinearProblem &p = group.problem;
-  Op &op = *group.product, &at = group.gate ? *group.gate : op;
+  Op &op = *group.product, &at = group.gate ? *group.gate : group.rope ? *group.rope : op;
   std::vector<LinearCandidate> list = kernels_.linear.candidates(p);
-  if (group.gate)
+  if (&at != &op)
     setFused(op);
   if (list.empty()) {
     std::string why = "no kernel computes " + group.choice.key;

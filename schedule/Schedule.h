@@ -55,6 +55,7 @@ struct LinearGroup {
   Op *product = nullptr;
   Op *norm = nullptr;           ///< of its rows, that its kernel computes or takes out of the sums
   Op *gate = nullptr;           ///< that its epilogue ends with
+  Op *rope = nullptr;           ///< the same
   bool residualInPlace = false; ///< its residual is a gather_last: it reads where that comes from
   std::string what = {};        ///< ops and epilogue: "layer_norm+linear+bias"
   LinearProblem problem;

@@ -26,7 +26,9 @@ bool areRowsForTiles(const LinearProblem &p) {
 }
 
 std::string wideRefusal(const LinearProblem &p) {
-  return !p.isWide() ? "fewer than 16384 columns" : p.fused.gate ? "no vocabulary: a gate" : "";
+  return !p.isWide()    ? "fewer than 16384 columns"
+         : p.hasPairs() ? "no vocabulary: pairs of columns"
+                        : "";
 }
 
 std::string int8Refusal(const LinearProblem &p) {
@@ -103,6 +105,8 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
       f.best = true;
     else if (word == "gate")
       f.gate = true;
+    else if (word == "rope")
+      f.rotation = true;
     else if (word == "residual")
       int8.residual = true;
     // What epilogues have is a matter of no kernel.

@@ -34,6 +34,11 @@ void addHalfCases(Suite &suite) {
       biasGelu(f16, EpilogueStage::GeluErf), large);
   mma(suite, "64x64x64 f16 split 4 gate", {f16, 64, 64, 64, 2, 2, 3, 4}, gate(EpilogueStage::Silu),
       {{1, 2, 1}, {65, 130, 36}, {300, 768, 768}});
+  const std::vector<Shape> pairs = {{1, 2, 1}, {65, 130, 36}, {300, 768, 768}};
+  mma(suite, "64x64x64 f16 split 4 rotate", {f16, 64, 64, 64, 2, 2, 3, 4}, rotate(f16, 64, 32, 2),
+      pairs);
+  mma(suite, "64x128x32 f16 bias+rotate", {f16, 64, 128, 32, 2, 4, 4, 1},
+      biasRotate(f16, rotate(f16, 10, 3, 7, EpilogueRotation::OfFirst)), pairs);
   mma(suite, "32x64x64 f16 all", {f16, 32, 64, 64, 1, 4, 3, 1}, everything(f16), small);
   mma(suite, "16x64x64 f32 plain", {f32, 16, 64, 64, 1, 4, 4, 1}, plain, small);
 }

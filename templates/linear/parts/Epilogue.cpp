@@ -2,6 +2,7 @@
 #include "templates/linear/parts/Epilogue.h"
 
 #include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
 
@@ -36,10 +37,12 @@ private:
   void lastRows(const EpilogueStage &stage);
   void quantise(llvm::StringRef type, Given given);
   void gate(Kind activation);
+  void rotate(const EpilogueRotation &rotation);
 
   KernelWriter &w_;
   int operands_ = 0, columns_ = 0;
   std::string fields_, values_, loaded_, loads_, body_, prefetches_, staged_, traits_;
+  std::string rotation_, stored_, angles_; ///< of a rotation behind the struct
 };
 
 void EpilogueWriter::field(const llvm::Twine &type, const llvm::Twine &name,
@@ -96,12 +99,29 @@ static llvm::StringRef functionOf(EpilogueStage::Kind activation) {
 }
 
 void EpilogueWriter::gate(Kind activation) {
-  traits_ += "  using Gated = void;\n";
+  traits_ += "  using Gated = void;\n  using Paired = void;\n";
   body_ += "    float g[maxInt(1, V / 2)];\n";
   apply("gates(v, g)");
   if (activation != Kind::Gate)
     apply(functionOf(activation) + "(g)");
   apply("gated(v, g)");
+}
+
+void EpilogueWriter::rotate(const EpilogueRotation &r) {
+  w_.include("templates/linear/parts/rotation.cuh");
+  constexpr llvm::StringLiteral positions[] = {"OfRows", "OfSequence", "OfFirst"};
+  rotation_ = llvm::formatv("epilogue::Rotation<{0}, {1}, {2}, {3}, {4}, epilogue::Positions::{5}>",
+                            cudaType(r.table), cudaType(r.position), r.headDim, r.pairs, r.columns,
+                            positions[r.of])
+                  .str();
+  stored_ = cudaType(r.stored).str();
+  const std::string table = ("const " + cudaType(r.table) + " *").str(),
+                    position = ("const " + cudaType(r.position) + " *").str();
+  for (const char *name : {"cosines", "sines"})
+    angles_ += w_.declare(table, name) + ", ";
+  angles_ += w_.declare(position, "positions") + ", ";
+  for (const char *name : {"places", "rowsOfSequence"})
+    angles_ += w_.declare("int", name) + ", ";
 }
 
 void EpilogueWriter::stage(const EpilogueStage &stage) {
@@ -131,6 +151,8 @@ void EpilogueWriter::stage(const EpilogueStage &stage) {
     return apply(functionOf(stage.kind) + "(v)");
   case Kind::Gate:
     return gate(stage.ofGate);
+  case Kind::Rotate:
+    return rotate(stage.rotation);
   case Kind::QuantiseByScale:
     return quantise("ByScale", Given::Scale);
   case Kind::QuantiseByScaleAndZero:
@@ -157,7 +179,10 @@ std::string EpilogueWriter::finish(llvm::StringRef n) {
             ";\n  template <int W>\n  __device__ __forceinline__ void stageColumns(float "
             "(*shared)[W], int col0, int count, int thread, int threads) {\n" +
             staged_ + "  }\n};\n");
-  return name + "{" + values_ + n.str() + "}";
+  const std::string made = name + "{" + values_ + n.str() + "}";
+  return rotation_.empty() ? made
+                           : "epilogue::Turned<" + name + ", " + rotation_ + ", " + stored_ + ">{" +
+                                 made + ", {" + angles_ + "}}";
 }
 
 } // namespace

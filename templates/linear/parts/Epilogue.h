@@ -8,6 +8,16 @@
 
 namespace gpt2c {
 
+/// A rotary embedding of neighbouring columns (templates/linear/parts/rotation.cuh). Parameters:
+/// cosines, sines, positions, places, rowsOfSequence.
+struct EpilogueRotation {
+  enum Positions { OfRows, OfSequence, OfFirst };
+  Scalar stored = Scalar::F16, table = Scalar::F32; ///< of the product, as it would be stored
+  DType position = DType::I32;
+  int headDim = 0, pairs = 0, columns = 0; ///< of heads that turn, the first columns
+  Positions of = OfRows;
+};
+
 /// One stage; an epilogue is a list of them in order. Stages with an operand take it, most of them
 /// its pointer, as the next parameter, named e0, e1, ... in order.
 struct EpilogueStage {
@@ -25,14 +35,16 @@ struct EpilogueStage {
 #define ACTIVATION(Name, ...) Name,
 #define HALVES(Name, ...) Name,
 #include "ir/Activations.def"
-    Gate, ///< last: columns 2 i of the product, activated, gate columns 2 i + 1
+    Gate,   ///< last: columns 2 i of the product, activated, gate columns 2 i + 1
+    Rotate, ///< last: columns 2 i and 2 i + 1 are pairs of heads, as `rotation` says
     // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)
     QuantiseByScale,
     QuantiseByScaleAndZero
   };
   Kind kind;
-  Scalar operand = Scalar::F32; ///< AddBias, AddMatrix, MulMatrix, AddLastRows
-  Kind ofGate = Gate;           ///< Gate: its activation; Gate for none
+  Scalar operand = Scalar::F32;   ///< AddBias, AddMatrix, MulMatrix, AddLastRows
+  Kind ofGate = Gate;             ///< Gate: its activation; Gate for none
+  EpilogueRotation rotation = {}; ///< Rotate
 };
 constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleByValue; }
 using Epilogue = std::vector<EpilogueStage>;

@@ -116,7 +116,7 @@ std::vector<LinearTf32Config> tf32Candidates(const LinearShape &s) {
 }
 
 std::string tf32Refusal(const LinearProblem &p) {
-  return p.fused.gate && p.n % 4 != 0 ? "a gate of columns that are no multiple of 4" : "";
+  return p.hasPairs() && p.n % 4 != 0 ? "pairs of columns that are no multiple of 4" : "";
 }
 
 } // namespace gpt2c

@@ -219,6 +219,18 @@ double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
   return 1.27 + around + waves * (kTiles * std::max({slower * multiply, fetch, back, 0.117}) + end);
 }
 
+// Angles, 8 bytes for two columns, come from L2 behind the last k-tile of a tile. Where rows do not
+// leave in lines a warp reads parts of lines of the tables, and these twice.
+double tmaCost(const LinearTmaConfig &c, const LinearProblem &p) {
+  const double cost = tmaCost(c, static_cast<const LinearShape &>(p));
+  if (!p.fused.rotation)
+    return cost;
+  const int64_t blocks = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn);
+  const double waves = double(divideCeilSigned(blocks, p.target.multiprocessors)),
+               read = c.bm * c.bn * 4 / 13e3;
+  return cost + 0.3 + waves * read * (p.n % c.bn == 0 || storesLines(c) ? 1 : 2);
+}
+
 LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts, bool statistics) {
   std::vector<LinearTmaConfig> list = tmaConfigs(s);
   for (LinearTmaConfig &c : list)

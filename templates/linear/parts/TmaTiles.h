@@ -75,6 +75,8 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s);
 /// Estimated microseconds on an H200. With int8 weights it is another fit than in fp16, so that
 /// only costs of the same type of weights compare.
 double tmaCost(const LinearTmaConfig &config, const LinearShape &s);
+/// The same with the rotation that the epilogue ends with, if it does.
+double tmaCost(const LinearTmaConfig &config, const LinearProblem &p);
 /// The cheapest of them for fp16 weights, for a norm that is folded into the epilogue with
 /// `normParts`, and where `statistics` for the next one are wanted.
 LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts = 0, bool statistics = false);

@@ -87,6 +87,17 @@ template <typename Epilogue, typename = void> inline constexpr bool isGated = fa
 template <typename Epilogue>
 inline constexpr bool isGated<Epilogue, typename Epilogue::Gated> = true;
 
+/// Whether an epilogue takes neighbouring columns together, as a gate and a rotation do: it says
+/// `using Paired = void`. V is even then for every call.
+template <typename Epilogue, typename = void> inline constexpr bool isPaired = false;
+template <typename Epilogue>
+inline constexpr bool isPaired<Epilogue, typename Epilogue::Paired> = true;
+
+/// Whether an epilogue ends with a rotation, behind what its member `before` does (rotation.cuh).
+template <typename Epilogue, typename = void> inline constexpr bool isTurned = false;
+template <typename Epilogue>
+inline constexpr bool isTurned<Epilogue, decltype((void)&Epilogue::rotation)> = true;
+
 /// Stores what an epilogue made of the sums of `row` from column `col` on, of n: in y[., n], or
 /// behind a gate in y[., n / 2], which is only asked for even V.
 template <typename Epilogue, int V, typename Y>

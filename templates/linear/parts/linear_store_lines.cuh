@@ -9,13 +9,52 @@
 namespace gpt2c::tile {
 
 #if __CUDA_ARCH__ >= 900
+/// What a thread does to its units of lines, of 8 columns each, between shared memory and y: turns
+/// them where the epilogue ends so. Loads of angles are on their way while sums are made results.
+template <typename Epilogue, int Units, bool Turns = gpt2c::epilogue::isTurned<Epilogue>>
+struct LineEnd {
+  /// What a lane has to know of the row lane % 16 of its warp's; all lanes call.
+  static __device__ __forceinline__ int ofRow(const Epilogue &, int, int) { return 0; }
+  /// Unit `unit` of the thread is in row `row` of the warp's 16; all lanes call.
+  __device__ __forceinline__ void load(const Epilogue &, int, int, int, int) {}
+  template <typename Y>
+  __device__ __forceinline__ uint4 apply(const Epilogue &, int, uint4 w) const {
+    return w;
+  }
+  static __device__ __forceinline__ const Epilogue &before(const Epilogue &e) { return e; }
+};
+template <typename Epilogue, int Units> struct LineEnd<Epilogue, Units, true> {
+  typename decltype(Epilogue::rotation)::template Angles<8> angles[Units];
+
+  static __device__ __forceinline__ int ofRow(const Epilogue &e, int top, int m) {
+    return e.rotation.placeOf(min(top + (int)threadIdx.x % 16, m - 1));
+  }
+  __device__ __forceinline__ void load(const Epilogue &e, int unit, int place, int row, int col) {
+    angles[unit] = e.rotation.template loadAt<8>(__shfl_sync(fullWarp, place, row), col);
+  }
+  template <typename Y>
+  __device__ __forceinline__ uint4 apply(const Epilogue &e, int unit, uint4 w) const {
+    Pack<Y, 8> pack = {w};
+    float v[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      v[i] = pack.get(i);
+    e.rotation.turn(v, angles[unit]);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      pack.set(i, fromFloat<Y>(v[i]));
+    return pack.raw;
+  }
+  static __device__ __forceinline__ const auto &before(const Epilogue &e) { return e.before; }
+};
+
 /// storeLines (below) without the statistics, from column tile First on.
 template <int First, bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue,
           typename Norm>
-__device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, int m,
-                                               int n, int row0, int col0, void *buffer,
-                                               const Epilogue &epilogue, const Norm &norm,
-                                               const typename Norm::Row (&rows)[Blocks][2]) {
+__device__ __forceinline__ void
+storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, int m, int n, int row0, int col0,
+               void *buffer, const Epilogue &epilogue, const Norm &norm,
+               const typename Norm::Row (&rows)[Blocks][2], const int (&places)[Blocks]) {
   constexpr int left = Tiles - First, count = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
   const int lane = threadIdx.x % 32;
   auto place = [&](int row, int unit) {
@@ -26,6 +65,18 @@ __device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4]
 #pragma unroll
   for (int i = 0; i < Blocks; i++) {
     const int top = row0 + i * 64;
+    using End = LineEnd<Epilogue, ceilDiv(count, 2)>;
+    End end;
+    auto loadEnd = [&] {
+#pragma unroll
+      for (int k = 0; k < ceilDiv(count, 2); k++)
+        end.load(epilogue, k, places[i], (k * (32 / count) + lane / count) % 16,
+                 col0 + First * 8 + lane % count * 8);
+    };
+    // Before sums are made results where there are registers for both.
+    constexpr bool early = Blocks * Tiles <= 16;
+    if constexpr (early)
+      loadEnd();
     unsigned v[count][2];
 #pragma unroll
     for (int j = 0; j < count; j++)
@@ -35,12 +86,14 @@ __device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4]
         const int col = col0 + (First + j) * 8 + lane % 4 * 2;
         float x[2] = {sums[0], sums[1]};
         norm.apply(x, rows[i][h], col);
-        epilogue(x, (i64)min(top + lane / 4 + h * 8, m - 1), (i64)col);
+        End::before(epilogue)(x, (i64)min(top + lane / 4 + h * 8, m - 1), (i64)col);
         sums[0] = x[0];
         sums[1] = x[1];
         v[j][h] = Mma<Y>::pack(x[0], x[1]);
       }
     __syncwarp(); // the lines before have left
+    if constexpr (!early)
+      loadEnd();
 #pragma unroll
     for (int j = 0; j < count; j += 2) // a unit of its own twice
       storeMatrices(place(lane % 16, j + lane / 16), v[j], v[count > 1 ? j + 1 : j]);
@@ -50,11 +103,13 @@ __device__ __forceinline__ void storeLinesFrom(float (&acc)[Blocks][1][Tiles][4]
       const int row = k * (32 / count) + lane / count, unit = lane % count;
       const uint4 line = *reinterpret_cast<const uint4 *>(place(row % 16, unit));
       if (row < 16 && top + row < m)
-        *reinterpret_cast<uint4 *>(y + (i64)(top + row) * n + col0 + First * 8 + unit * 8) = line;
+        *reinterpret_cast<uint4 *>(y + (i64)(top + row) * n + col0 + First * 8 + unit * 8) =
+            end.template apply<Y>(epilogue, k, line);
     }
   }
   if constexpr (First + count < Tiles)
-    storeLinesFrom<First + count, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows);
+    storeLinesFrom<First + count, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows,
+                                         places);
 }
 
 /// Stores a warp's rows of the tile at row0 and col0 of y[m,n]: acc[i] has rows row0 + 64 i on.
@@ -69,7 +124,11 @@ storeLines(float (&acc)[Blocks][1][Tiles][4], Y *y, int m, int n, int row0, int 
            const Statistics &statistics) {
   static_assert(Whole || Tiles % 8 == 0);
   const int lane = threadIdx.x % 32;
-  storeLinesFrom<0, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows);
+  int places[Blocks];
+#pragma unroll
+  for (int i = 0; i < Blocks; i++)
+    places[i] = LineEnd<Epilogue, 1>::ofRow(epilogue, row0 + i * 64, m);
+  storeLinesFrom<0, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows, places);
   constexpr int part = Whole ? Tiles : 8;
 #pragma unroll
   for (int i = 0; i < Blocks; i++)

@@ -30,6 +30,10 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpRow = row0 + warp * 16;
   const typename Norm::Parts parts[2] = {norm.load(warpRow + lane / 4, m),
                                          norm.load(warpRow + lane / 4 + 8, m)};
+  if constexpr (gpt2c::epilogue::isTurned<Epilogue>) { // while the first k-tile is on its way
+    const int position = epilogue.rotation.positionOf(min(warpRow + lane % 16, m - 1));
+    asm volatile("" ::"r"(position));
+  }
   const typename Ring::Consumer consumer(ring, shared, group * 64);
   auto multiply = [&](int kTile, int stage, int parity) {
     consumer.wait(stage, parity);

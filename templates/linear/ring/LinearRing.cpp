@@ -76,7 +76,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
   const int64_t blocks =
       splits == 1 ? p.target.multiprocessors : p.target.multiprocessors * 10 / 11 / splits;
   c.columns = int(divideCeilSigned(p.n, blocks));
-  if (p.fused.gate) // pairs of columns for each block that ends some
+  if (p.hasPairs()) // pairs of columns for each block that ends some
     c.columns = int(llvm::alignTo(c.columns, 2 * splits));
   // Parts of K in which warps have the fewest pieces, slots of a size that the ring has several of.
   std::optional<LinearRingConfig> best;
@@ -118,7 +118,7 @@ std::string refusal(const LinearProblem &p) {
                                                : "";
 }
 std::string slower(const LinearProblem &p) {
-  if (p.isWide() && !p.fused.gate)
+  if (p.isWide() && !p.hasPairs())
     return "a vocabulary: linear_stream";
   // What linear_rows has on its way at once is enough for fewer weights, and for all of a short K.
   if (!p.isHeavy())
@@ -149,7 +149,7 @@ const LinearKernel &linearRingKernel() {
       .needs = wholeClusters,
       .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8,
               LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
-              LinearAbility::Gate},
+              LinearAbility::Gate, LinearAbility::Rotation},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -115,6 +115,7 @@ void addCases(Suite &suite) {
       ring(suite, group, "f16 bias+gate", c, biasGate(f16, EpilogueStage::GeluErf), even(k));
       c.norm = FusedNorm::Rms;
       ring(suite, group, "f16 rms gate", c, gate(EpilogueStage::Silu), even(k));
+      ring(suite, group, "f16 rms rotate", c, rotate(f16, 64, 32, 7), even(k));
     }
     for (int splits : {2, 4}) {
       LinearRingConfig c = config(3072, 48, 1, 3);

@@ -66,7 +66,7 @@ template <typename C, typename Epilogue> struct LinearRingTile {
   using W = typename C::W;
   static constexpr int groups = L::groups, packs = L::packs;
   static constexpr int gainPack = minInt(8, elementsPer16Bytes<typename C::P>());
-  static constexpr int v = epilogue::isGated<Epilogue> ? 2 : 1; // columns that are ended together
+  static constexpr int v = epilogue::isPaired<Epilogue> ? 2 : 1; // columns that are ended together
   static constexpr int perRow = L::own / v;
   static constexpr int items = ceilDiv(C::Rows * perRow, L::computing);
   static_assert(C::Columns % v == 0 && L::own % v == 0);

@@ -55,7 +55,7 @@ LinearRowDotConfig rowDotConfig(const LinearProblem &s) {
   c.p = s.fused.gain;
   for (c.rows = 1; c.rows < s.rows;)
     c.rows *= 2;
-  if (s.isNarrow() && c.rows == 1 && !s.fused.gate) // by the tuner
+  if (s.isNarrow() && c.rows == 1 && !s.hasPairs()) // by the tuner
     c.cols = 1;
   // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
   // still has two loads in flight; one row of fp32 in four parts at most.
@@ -82,7 +82,7 @@ std::vector<LinearRowDotConfig> configs(const LinearProblem &p) {
         c.kSplit = split;
         // Registers for the weights on their way and the sums; lanes without any weights;
         // multiprocessors without a block where smaller ones would do.
-        if (cols * model.rows > 16 || (p.fused.gate && cols == 1) ||
+        if (cols * model.rows > 16 || (p.hasPairs() && cols == 1) ||
             (split > 1 && 32 * vector * split > model.k) ||
             (cols > 1 && 4 * divideCeilSigned(p.n, rowDotColumns(c)) < p.target.multiprocessors))
           continue;
@@ -115,7 +115,8 @@ const LinearKernel &linearRowDotKernel() {
       .can = {LinearAbility::F32, LinearAbility::Tf32, LinearAbility::F16, LinearAbility::BF16,
               LinearAbility::F32I8, LinearAbility::F16I8, LinearAbility::BF16I8,
               LinearAbility::MixedTypes, LinearAbility::Norm, LinearAbility::NormBySums,
-              LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate},
+              LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate,
+              LinearAbility::Rotation},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

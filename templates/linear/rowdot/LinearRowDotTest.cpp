@@ -32,6 +32,10 @@ void addCases(Suite &suite) {
            biasGelu(f16, EpilogueStage::GeluTanh), shapes(768));
     rowDot(suite, tag + " f16 ksplit gate", {f16, f16, f16, f32, rows, 2, 4, 8, 3072},
            gate(EpilogueStage::Silu), {{rows, 768, 3072}, {rows, 66, 3072}, {rows, 2, 3072}});
+    rowDot(suite, tag + " f16 ksplit rotate", {f16, f16, f16, f32, rows, 2, 4, 8, 3072},
+           rotate(f16, 32, 16, 2), {{rows, 768, 3072}, {rows, 66, 3072}, {rows, 2, 3072}});
+    rowDot(suite, tag + " f32 bias+rotate", {f32, f32, f32, f32, rows, 4, 1, 4, 768},
+           biasRotate(f32, rotate(f32, 6, 2, 9)), {{rows, 768, 768}, {rows, 2, 768}});
     rowDot(suite, tag + " f32 rms bias+gate",
            {f32, f32, f32, f32, rows, 4, 1, 4, 768, FusedNorm::Rms},
            biasGate(f32, EpilogueStage::GeluErf), {{rows, 768, 768}, {rows, 2, 768}});

@@ -109,7 +109,7 @@ linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typena
     for (int r = 0; r < C::Rows; r++)
       acc[c][r] = warpReduce<Sum>(acc[c][r]);
 
-  constexpr int together = epilogue::isGated<Epilogue> ? 2 : 1; // columns that are ended
+  constexpr int together = epilogue::isPaired<Epilogue> ? 2 : 1; // columns that are ended
   static_assert(C::Cols % together == 0);
   auto finish = [&](int c, int r, float(&out)[together]) {
     epilogue(out, (i64)r, (i64)(col0 + c));

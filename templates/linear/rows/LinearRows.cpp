@@ -103,7 +103,7 @@ std::string refusal(const LinearProblem &p) {
 std::string slower(const LinearProblem &p) {
   if (p.rows > fewRows(p))
     return "more than " + std::to_string(fewRows(p)) + " rows: tiles";
-  if (p.isWide() && !p.fused.gate && (p.w == Scalar::I8 ? p.k % 16 == 0 : p.k % 32 == 0))
+  if (p.isWide() && !p.hasPairs() && (p.w == Scalar::I8 ? p.k % 16 == 0 : p.k % 32 == 0))
     return "a vocabulary: linear_stream";
   if (areRowsForTiles(p))
     return "many weights: linear_tma";
@@ -128,7 +128,8 @@ const LinearKernel &linearRowsKernel() {
                  "parts within a block or cluster, a norm folded into the epilogue",
       .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8,
               LinearAbility::WeightGroups, LinearAbility::NormBySums,
-              LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate},
+              LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate,
+              LinearAbility::Rotation},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

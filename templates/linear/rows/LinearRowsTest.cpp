@@ -117,6 +117,7 @@ void addCases(Suite &suite) {
       rows(suite, group, "f16 bias+gate", c, biasGate(f16, EpilogueStage::GeluTanh), shapes(k));
       c.norm = FusedNorm::Rms;
       rows(suite, group, "f16 rms gate", c, gate(EpilogueStage::Silu), shapes(k));
+      rows(suite, group, "f16 rms rotate", c, rotate(f16, 64, 32, 7), shapes(k));
       c.w = Scalar::I8;
       rows(suite, group, "i8 w rms gate", c, scaledGate(EpilogueStage::Silu), shapes(k));
     }

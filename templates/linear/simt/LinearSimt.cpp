@@ -93,7 +93,7 @@ std::vector<LinearSimtConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.fused.gate && p.n % 4 != 0 ? "a gate of columns that are no multiple of 4" : "";
+  return p.hasPairs() && p.n % 4 != 0 ? "pairs of columns that are no multiple of 4" : "";
 }
 llvm::Error emit(LinearLaunch &l, const LinearSimtConfig &c) {
   return l.launchTiles(linearSimt(l.name("linear_simt"), c, l.call.epilogue), c);
@@ -107,7 +107,7 @@ const LinearKernel &linearSimtKernel() {
       .summary = "any rows, types and K but int8 rows, by fused multiply-adds",
       .can = {LinearAbility::F32, LinearAbility::Tf32, LinearAbility::F16, LinearAbility::BF16,
               LinearAbility::F32I8, LinearAbility::MixedTypes, LinearAbility::Gate,
-              LinearAbility::AnyRows},
+              LinearAbility::Rotation, LinearAbility::AnyRows},
       .refusal = refusal,
       .configs = configs,
       .emit = emit,

@@ -31,6 +31,9 @@ void addCases(Suite &suite) {
   simt(suite, "128x64 f32 all", {f32, f32, f32, 128, 64, 8, 8, 8, 1}, everything(f32), small);
   simt(suite, "64x64 f32 split 3 bias+gate", {f32, f32, f32, 64, 64, 8, 8, 4, 3},
        biasGate(f32, EpilogueStage::GeluErf), {{1, 4, 1}, {65, 132, 72}, {300, 768, 768}});
+  simt(suite, "64x64 f32 split 3 bias+rotate", {f32, f32, f32, 64, 64, 8, 8, 4, 3},
+       biasRotate(f32, rotate(f32, 12, 5, 20, EpilogueRotation::OfSequence)),
+       {{1, 4, 1}, {65, 132, 72}, {300, 768, 768}});
   simt(suite, "64x64 f16 in f32 out plain", {f16, f16, f32, 64, 64, 8, 4, 4, 1}, plain, small);
   simt(suite, "64x64 f32 x i8 w split 2", {f32, Scalar::I8, f32, 64, 64, 16, 4, 4, 2},
        scaledBias(f32), large);

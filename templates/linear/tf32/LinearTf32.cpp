@@ -45,7 +45,8 @@ const LinearKernel &linearTf32Kernel() {
   static const LinearKernelOf<LinearTf32Config> kernel({
       .name = "linear_tf32",
       .summary = "fp32 on tensor cores of any architecture, each product as three of TF32",
-      .can = {LinearAbility::Tf32, LinearAbility::Gate, LinearAbility::AnyRows},
+      .can = {LinearAbility::Tf32, LinearAbility::Gate, LinearAbility::Rotation,
+              LinearAbility::AnyRows},
       .refusal = tf32Refusal,
       .slower = slower,
       .rivals = rivals,

@@ -26,6 +26,8 @@ void addTiles(Suite &suite) {
        gate(EpilogueStage::Silu), quads);
   tf32(suite, "linear_tf32", "128x96 split 4 gate", {f32, 128, 96, 4, 2, 4, 4, 1},
        gate(EpilogueStage::Silu), quads);
+  tf32(suite, "linear_tf32", "128x96 split 4 rotate", {f32, 128, 96, 4, 2, 4, 4, 1},
+       rotate(f32, 64, 32, 2), quads);
   tf32(suite, "linear_tf32", "64x80 2 stages all", {f32, 64, 80, 2, 2, 2, 1, 1}, everything(f32),
        shapes);
   tf32(suite, "linear_tf32", "32x64 split 3 plain", {f32, 32, 64, 2, 4, 6, 3, 1}, plain, shapes);

@@ -53,7 +53,7 @@ const LinearKernel &linearTf32WgmmaKernel() {
       .name = "linear_tf32_wgmma",
       .summary = "more than 32 rows in fp32 on Hopper, three products of TF32 by wgmma",
       .needs = wgmmaTiles,
-      .can = {LinearAbility::Tf32, LinearAbility::Gate},
+      .can = {LinearAbility::Tf32, LinearAbility::Gate, LinearAbility::Rotation},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

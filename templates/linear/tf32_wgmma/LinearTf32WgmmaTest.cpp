@@ -36,6 +36,8 @@ void addCases(Suite &suite) {
        gate(EpilogueStage::Silu), {{1, 4, 4}, {65, 132, 72}, {300, 768, 768}});
   tf32(suite, "linear_tf32 wgmma", "64x64 split 2 gate", {f32, 64, 64, 0, 0, 6, 2, 1, true},
        gate(EpilogueStage::Silu), {{65, 132, 72}, {300, 768, 768}});
+  tf32(suite, "linear_tf32 wgmma", "128x96 rotate", {f32, 128, 96, 0, 0, 5, 1, 1, true},
+       rotate(f32, 80, 20, 3, EpilogueRotation::OfFirst), {{65, 132, 72}, {300, 768, 768}});
   tf32(suite, "linear_tf32 wgmma", "128x48 split 3 all", {f32, 128, 48, 0, 0, 3, 3, 1, true},
        everything(f32), shapes);
 }

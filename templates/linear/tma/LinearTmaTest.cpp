@@ -46,6 +46,8 @@ void addBfloatCases(Suite &suite) {
   tma(suite, "64x48 bf16 split 3 rms_norm plain", rms(config(64, 48, 7, 3, 1)), plain, widths);
   tma(suite, "128x96 bf16 bias+residual statistics", counted(config(128, 96, 6, 1, 1)),
       biasResidual(bf16, bf16), widths);
+  tma(suite, "128x96 bf16 rms_norm rotate", rms(config(128, 96, 6, 1, 1)), rotate(bf16, 96, 48, 2),
+      widths);
   tma(suite, "128x256 bf16 rms_norm gate", rms(config(128, 256, 4, 1, 1)),
       gate(EpilogueStage::Silu), {{70, 512, 192}, {300, 768, 768}});
   tma(suite, "128x200 bf16 bias", config(128, 200, 4, 1, 1), bias(bf16),
@@ -92,6 +94,16 @@ void addCases(Suite &suite) {
   tma(suite, "64x48 f16 split 3 gate", {f16, 64, 48, 7, 3, 1}, gate(EpilogueStage::Silu), pairs);
   tma(suite, "128x96 f16 rms_norm gate", rms({f16, 128, 96, 6, 1, 1}), gate(EpilogueStage::Silu),
       widths);
+  // Heads of 64, 128, 80 in part, and of pairs that quads of columns do not divide.
+  const auto first = EpilogueRotation::OfFirst, sequence = EpilogueRotation::OfSequence;
+  tma(suite, "64x64 f16 rms_norm rotate", rms({f16, 64, 64, 6, 1, 2}),
+      rotate(f16, 64, 32, 4, first), widths);
+  tma(suite, "128x192 f16 bias+rotate", {f16, 128, 192, 5, 1, 1},
+      biasRotate(f16, rotate(f16, 128, 64, 2, sequence)), widths);
+  tma(suite, "64x96 f16 split 2 rotate", {f16, 64, 96, 5, 2, 1}, rotate(f16, 80, 20, 3, first),
+      widths);
+  tma(suite, "64x48 f16 bias+rotate", {f16, 64, 48, 7, 1, 2},
+      biasRotate(f16, rotate(f16, 10, 3, 9, first, f16)), pairs);
   const std::vector<Shape> wide = {{1, 800, 64}, {70, 1600, 192}, {300, 3200, 768}};
   tma(suite, "128x200 f16 norm bias+gelu_tanh", normed({f16, 128, 200, 4, 1, 1}),
       biasGelu(f16, EpilogueStage::GeluTanhHalf), wide);

@@ -115,7 +115,7 @@ std::string refusal(const LinearProblem &p) {
                        : "";
 }
 std::string slower(const LinearProblem &p) {
-  return p.isWide() && !p.fused.gate           ? "a vocabulary: linear_stream_tma"
+  return p.isWide() && !p.hasPairs()           ? "a vocabulary: linear_stream_tma"
          : p.rows <= 32 && !areRowsForTiles(p) ? "up to 32 rows: linear_rows"
          : p.rows > 512                        ? "more than 512 rows: weights become halves first"
                                                : "";
@@ -139,7 +139,8 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
                  "shared memory",
       .needs = wgmmaTiles | Features{Feature::Clusters},
       .can = {LinearAbility::F16I8, LinearAbility::NormByStatistics, LinearAbility::NormGain,
-              LinearAbility::Gate, LinearAbility::Statistics, LinearAbility::AnyRows},
+              LinearAbility::Gate, LinearAbility::Rotation, LinearAbility::Statistics,
+              LinearAbility::AnyRows},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -12,9 +12,14 @@ namespace linear_tma_int8_weights_test {
 void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTmaConfig &c) {
   tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label, c, of.epilogue(),
       {tmaShape(of, c)});
-  if (c.bm == 64 && c.normParts == 0 && !c.statistics)
-    tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label + " gate", c,
-        scaledGate(EpilogueStage::Silu), {{of.rows, 192, of.k}});
+  if (c.bm != 64 || c.normParts > 0 || c.statistics)
+    return;
+  Epilogue turned = rotate(c.y, 64, 32, 2);
+  turned.insert(turned.begin(), {EpilogueStage::ScaleColumn});
+  for (const auto &[end, epilogue] :
+       {std::pair(" gate", scaledGate(EpilogueStage::Silu)), std::pair(" rotate", turned)})
+    tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label + end, c, epilogue,
+        {{of.rows, 192, of.k}});
 }
 
 const LinearCandidates candidates("linear_tma_int8_weights", addCandidate);

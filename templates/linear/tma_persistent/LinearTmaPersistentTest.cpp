@@ -81,6 +81,7 @@ void addCooperative(Suite &suite, Scalar type) {
   add("256 norm bias", normed(config(256, 4), false), bias(type), lines);
   add("256 rms_norm gate", normed(config(256, 4), true), gate(EpilogueStage::Silu), lines);
   add("192 rms_norm gate", normed(config(192, 4), true), gate(EpilogueStage::Silu), lines);
+  add("256 rms_norm rotate", normed(config(256, 4), true), rotate(type, 128, 64, 3), lines);
   add("256 rms_norm plain", normed(config(256, 4), true), plain, lines);
   add("256 bias+residual", config(256, 4), biasResidual(type, type), lines);
   add("256 bias+residual statistics", counted(config(256, 4)), biasResidual(type, type), lines);
@@ -120,6 +121,10 @@ void addCases(Suite &suite) {
       widths);
   tma(suite, "persistent 192 f16 rms_norm gate", rms({f16, 128, 192, 5, 1, 1, true}),
       gate(EpilogueStage::Silu), widths);
+  tma(suite, "persistent 192 f16 rms_norm rotate", rms({f16, 128, 192, 5, 1, 1, true}),
+      rotate(f16, 64, 32, 5, EpilogueRotation::OfFirst), widths);
+  tma(suite, "persistent 128 f16 bias+rotate", {f16, 128, 128, 6, 1, 1, true},
+      biasRotate(f16, rotate(f16, 80, 40, 3)), {{70, 320, 72}, {300, 1000, 192}});
   tma(suite, "persistent 192 f16 norm bias", normed({f16, 128, 192, 5, 1, 1, true}), bias(f16),
       widths);
   tma(suite, "persistent 144 f16 norm bias", normed({f16, 128, 144, 6, 1, 1, true}), bias(f16),

@@ -102,7 +102,8 @@ const LinearKernel &linearWgmmaKernel() {
       .name = "linear_wgmma",
       .summary = "many rows in fp16 or bf16 on any architecture: wgmma on sm_90a, mma elsewhere, "
                  "parts of K meet in memory",
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::Gate, LinearAbility::AnyRows},
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::Gate, LinearAbility::Rotation,
+              LinearAbility::AnyRows},
       .refusal = refusal,
       .rivals = rivals,
       .configs = configs,

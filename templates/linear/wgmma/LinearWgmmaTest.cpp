@@ -33,6 +33,8 @@ void addCases(Suite &suite) {
   wgmma(suite, "128x64 bf16 to f32 all", {f32, 128, 64, 3, 1, bf16}, everything(bf16), aligned);
   wgmma(suite, "64x64 bf16 split 2 gate", {bf16, 64, 64, 6, 2, bf16}, gate(EpilogueStage::Silu),
         {{1, 2, 8}, {70, 130, 264}, {200, 384, 1024}});
+  wgmma(suite, "64x64 f16 split 2 rotate", {f16, 64, 64, 6, 2}, rotate(f16, 64, 32, 2),
+        {{1, 2, 8}, {70, 130, 264}, {200, 384, 1024}});
   wgmma(suite, "64x64 f16 split 4 bias", {f16, 64, 64, 6, 4}, bias(f16), aligned);
 }
 

@@ -29,7 +29,8 @@ static double apply(const EpilogueStage &stage, double v, double operand) {
     return 1 / (1 + std::exp(-v));
   case EpilogueStage::Tanh:
     return std::tanh(v);
-  case EpilogueStage::Gate: // of pairs, see gatePairs
+  case EpilogueStage::Gate: // of pairs, see gatePairs and turnPairs
+  case EpilogueStage::Rotate:
     return v;
   case EpilogueStage::QuantiseByScale:
     return givenInteger(Given::Scale, v);
@@ -77,6 +78,19 @@ Problem::Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilo
       operands.push_back(
           run.input(run.normal(stage.kind == EpilogueStage::AddBias ? s.n : (size_t)s.m * s.n),
                     stage.operand));
+  if (!epilogue.empty() && epilogue.back().kind == EpilogueStage::Rotate) {
+    rotation = epilogue.back().rotation;
+    const size_t angles = size_t(places) * rotation->pairs;
+    cosines = run.input(run.normal(angles), rotation->table);
+    sines = run.input(run.normal(angles), rotation->table);
+    // Some turn back, some are behind the tables.
+    const size_t count = rotation->of == EpilogueRotation::OfRows       ? s.m
+                         : rotation->of == EpilogueRotation::OfSequence ? seq
+                                                                        : s.m / seq + 1;
+    positions =
+        run.integers(count, rotation->of == EpilogueRotation::OfFirst ? 0 : -places, places + 2);
+    positionsInput = run.integerInput(positions);
+  }
   compute(x.values, w.values, epilogue, yt);
 }
 
@@ -120,6 +134,36 @@ void Problem::compute(const std::vector<double> &rows, const std::vector<double>
     }
   if (isGated(epilogue))
     gatePairs({epilogue.back().ofGate});
+  if (rotation)
+    turnPairs();
+}
+
+int Problem::positionOf(int row) const {
+  return rotation->of == EpilogueRotation::OfRows       ? positions[row]
+         : rotation->of == EpilogueRotation::OfSequence ? positions[row % seq]
+                                                        : positions[row / seq] + row % seq;
+}
+
+void Problem::turnPairs() {
+  const EpilogueRotation &r = *rotation;
+  for (int row = 0; row < shape.m; ++row)
+    for (int col = 0; col + 1 < std::min(r.columns, shape.n); col += 2) {
+      const int pair = col % r.headDim / 2, position = positionOf(row);
+      if (pair >= r.pairs)
+        continue;
+      const size_t at = (size_t)row * shape.n + col,
+                   angle = (size_t)std::min(std::abs(position), places - 1) * r.pairs + pair;
+      const double c = cosines.values[angle], s = (position < 0 ? -1 : 1) * sines.values[angle];
+      const double before[2] = {want[at], want[at + 1]};
+      double error[2];
+      for (int i : {0, 1})
+        error[i] = bound[at + i] + relative(r.stored) * std::fabs(before[i]);
+      want[at] = before[0] * c - before[1] * s;
+      want[at + 1] = before[0] * s + before[1] * c;
+      const double rounding = 1e-6 * (std::fabs(before[0]) + std::fabs(before[1]));
+      bound[at] = error[0] * std::fabs(c) + error[1] * std::fabs(s) + rounding;
+      bound[at + 1] = error[0] * std::fabs(s) + error[1] * std::fabs(c) + rounding;
+    }
 }
 
 void Problem::gatePairs(EpilogueStage activation) {
@@ -157,6 +201,12 @@ Arguments Problem::arguments() const {
     if (gathered == i)
       list.set(name + "Length", &lengthsInput).set(name + "Seq", seq);
   }
+  if (rotation)
+    list.set("cosines", &cosines)
+        .set("sines", &sines)
+        .set("positions", &positionsInput)
+        .set("places", places)
+        .set("rowsOfSequence", seq);
   return list;
 }
 

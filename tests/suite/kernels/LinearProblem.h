@@ -40,6 +40,10 @@ struct Problem {
   std::vector<int> lengths;
   Tensor lengthsInput;
   static constexpr int seq = 3;
+  std::optional<EpilogueRotation> rotation; ///< that the epilogue ends with
+  static constexpr int places = 19;         ///< of its tables
+  Tensor cosines, sines, positionsInput;
+  std::vector<int> positions;
   std::vector<double> want, bound;
   std::vector<double> extra; ///< of each sum, added to its bound; empty: nothing
 
@@ -64,6 +68,9 @@ struct Problem {
 private:
   /// The results of pairs of columns, a gate and what it gates.
   void gatePairs(EpilogueStage activation);
+  /// Pairs of columns turned by the positions of their rows, which are rounded before.
+  void turnPairs();
+  int positionOf(int row) const;
   bool dry_;
 };
 
@@ -134,6 +141,22 @@ inline Epilogue biasGate(Scalar t, EpilogueStage::Kind activation) {
 }
 inline Epilogue scaledGate(EpilogueStage::Kind activation) {
   return {{EpilogueStage::ScaleColumn}, {EpilogueStage::Gate, Scalar::F32, activation}};
+}
+/// Of `n` columns the first `turned` heads, of `pairs` pairs each; results are stored as `stored`.
+inline Epilogue rotate(Scalar stored, int headDim, int pairs, int turned,
+                       EpilogueRotation::Positions of = EpilogueRotation::OfRows,
+                       Scalar table = Scalar::F32) {
+  EpilogueRotation r{.stored = stored,
+                     .table = table,
+                     .headDim = headDim,
+                     .pairs = pairs,
+                     .columns = turned * headDim,
+                     .of = of};
+  return {{.kind = EpilogueStage::Rotate, .rotation = r}};
+}
+inline Epilogue biasRotate(Scalar t, Epilogue rotate) {
+  rotate.insert(rotate.begin(), {EpilogueStage::AddBias, t});
+  return rotate;
 }
 inline Epilogue everything(Scalar t) {
   return {{EpilogueStage::AddBias, t},   {EpilogueStage::Silu}, {EpilogueStage::MulMatrix, t},
