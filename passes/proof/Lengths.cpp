@@ -353,50 +353,63 @@ std::optional<Obstacle> DependenceProof::varies(Elements::Ref e, const Op *reade
       if (!llvm::is_contained(symbols, s))
         symbols.push_back(s);
     });
-  LaneMap lanes;
-  int64_t count = 0;
   const int64_t most = lengths_.context;
-  if (symbols.size() > 2 || (symbols.size() == 2 && most * most / 2 > mostLanes))
+  if (symbols.size() > 2)
     return because("depends on lengths in more ways than can be tried");
+  // Of all tokens together their number is enough, and of one length that length.
+  bool byKeys = false;
+  if (symbols.size() == 2 && lengths_.keys == Dim::symbol(symbols[0]) + Dim::symbol(symbols[1])) {
+    const Dim before = Dim::symbol(symbols[0]) - Dim::symbol(symbols[1]);
+    Elements::Ref ofKeys = elements_.substitute(e, symbols[0], before);
+    byKeys = !lengthsIn(elements_, ofKeys).contains(symbols[1]);
+    e = byKeys ? ofKeys : e;
+  }
+  const bool byOne = symbols.size() < 2 || lengths.size() == 1 || byKeys;
+  if (!byOne && most * most / 2 > mostLanes)
+    return because("depends on lengths in more ways than can be tried");
+  LaneMap lanes;
+  std::vector<int64_t> keys; // of each lane
   SymbolMap own;
   auto add = [&](int64_t first, int64_t second) {
     own[symbols[0]] = first;
     if (symbols.size() > 1)
       own[symbols[1]] = second;
     auto q = lengths_.queries.evaluate(own), k = lengths_.keys.evaluate(own);
-    if (!q || !k || *q < 1 || *q > *k || *k > most)
-      return;
+    if (!byKeys && (!q || !k || *q < 1 || *q > *k || *k > most))
+      return false;
     for (auto &s : own)
       lanes[s.getKey()].push_back(s.getValue());
-    ++count;
+    keys.push_back(byKeys ? first : *k);
+    return true;
   };
   auto difference = [&]() -> std::optional<Obstacle> {
-    auto values = evaluateLanes(elements_, e, lanes, count);
+    const int64_t count = int64_t(keys.size());
+    auto values = count ? evaluateLanes(elements_, e, lanes, count) : std::nullopt;
     if (!values)
       return because("depends on the number of tokens in a way that cannot be evaluated");
     const size_t size = byteSize(values->dtype());
     const char *bytes = static_cast<const char *>(std::as_const(*values).raw());
     for (int64_t i = 1; i < count; ++i)
-      if (std::memcmp(bytes, bytes + i * size, size) != 0) {
-        for (auto &s : lanes)
-          own[s.getKey()] = s.getValue()[i];
+      if (std::memcmp(bytes, bytes + i * size, size) != 0)
         return because("depends on the number of tokens: it is " +
-                       shortNumber(values->asDouble(i)) + " for " +
-                       std::to_string(*lengths_.keys.evaluate(own)) + ", " +
+                       shortNumber(values->asDouble(i)) + " for " + std::to_string(keys[i]) + ", " +
                        shortNumber(values->asDouble(0)) + " for fewer");
-      }
     return std::nullopt;
   };
-  for (int64_t first = 0; first <= most; ++first) {
-    for (int64_t second = 0; second <= (symbols.size() > 1 ? most - first : 0); ++second)
+  for (int64_t first = byKeys ? 1 : 0; first <= most; ++first) {
+    if (byOne) {
+      // With no past before the tokens, or one token behind it.
+      if (!add(first, 0) && symbols.size() > 1)
+        add(first, 1);
+      continue;
+    }
+    for (int64_t second = 0; second <= most - first; ++second)
       add(first, second);
     // What varies nearly always does so along one line of lengths.
-    if (symbols.size() > 1 && first <= 1 && count)
+    if (first <= 1 && !keys.empty())
       if (auto why = difference())
         return why;
   }
-  if (!count)
-    return because("depends on the number of tokens in a way that cannot be evaluated");
   return difference();
 }
 
