@@ -38,13 +38,16 @@ struct GrammarText {
 /// "json_schema", as messages have it.
 const char *nameOf(GrammarText::Kind kind);
 
-/// What is compiled at most. Time and memory of a grammar follow from these.
+/// What is compiled at most. Time and memory of a grammar follow from these, but for masks, of
+/// which compile() tries some.
 struct GrammarLimits {
-  size_t bytes = 64 << 10;      ///< of all texts
-  size_t choices = 1024;        ///< or calls
-  int depth = 32;               ///< of schemas, groups and the values in them
-  int64_t repeats = 4096;       ///< of one bound of a repetition
-  int64_t nodes = 16384;        ///< of a schema: values; of a grammar, all repetitions written out
+  size_t bytes = 64 << 10; ///< of all texts
+  size_t choices = 1024;   ///< or calls
+  int depth = 32;          ///< of schemas, groups and the values in them
+  int64_t repeats = 1024;  ///< of one bound of a repetition
+  int64_t nodes = 4096; ///< of a schema: values; of a grammar: its length, repetitions written out
+  int64_t names = 256;  ///< properties of an object, rules of a grammar
+  double maskSeconds = 0.05;    ///< for a token, of one thread's time
   size_t cacheBytes = 64 << 20; ///< of compiled grammars that are kept, about
 };
 

@@ -39,6 +39,12 @@ bool isAmong(std::span<const char *const> list, std::string_view word) {
   return std::ranges::any_of(list, [&](const char *w) { return word == w; });
 }
 
+/// The place of a part of a schema.
+std::string inside(std::string place, std::string_view key, std::string_view part = {}) {
+  place.append("/").append(key);
+  return part.empty() ? place : place.append("/").append(part);
+}
+
 class SchemaCheck {
 public:
   explicit SchemaCheck(const GrammarLimits &limits) : limits_(limits) {}
@@ -113,24 +119,26 @@ private:
 
   Status checkInner(const Json &schema, const std::string &place, int depth) {
     for (const char *key : {"properties", "patternProperties", "$defs", "definitions"})
-      if (auto it = schema.find(key); it != schema.end() && it->is_object())
+      if (auto it = schema.find(key); it != schema.end() && it->is_object()) {
+        if (int64_t(it->size()) > limits_.names)
+          return at(place, "has more than " + std::to_string(limits_.names) + " " + key);
         for (const auto &[name, value] : it->items())
-          if (Status s = check(value, place + "/" + key + "/" + name, depth + 1); !s.ok())
+          if (Status s = check(value, inside(place, key, name), depth + 1); !s.ok())
             return s;
+      }
     for (const char *key : {"anyOf", "oneOf", "allOf", "prefixItems"})
       if (auto it = schema.find(key); it != schema.end() && it->is_array())
         for (size_t i = 0; i < it->size(); ++i)
-          if (Status s = check((*it)[i], place + "/" + key + "/" + std::to_string(i), depth + 1);
-              !s.ok())
+          if (Status s = check((*it)[i], inside(place, key, std::to_string(i)), depth + 1); !s.ok())
             return s;
     for (const char *key : {"items", "additionalProperties", "propertyNames", "unevaluatedItems",
                             "unevaluatedProperties"})
       if (auto it = schema.find(key); it != schema.end() && !it->is_array())
-        if (Status s = check(*it, place + "/" + key, depth + 1); !s.ok())
+        if (Status s = check(*it, inside(place, key), depth + 1); !s.ok())
           return s;
     for (const char *key : {"enum", "const"})
       if (auto it = schema.find(key); it != schema.end())
-        if (Status s = countAll(*it, place + "/" + key, depth + 1); !s.ok())
+        if (Status s = countAll(*it, inside(place, key), depth + 1); !s.ok())
           return s;
     return {};
   }
@@ -189,6 +197,14 @@ int64_t numberAt(std::string_view &text) {
   return n;
 }
 
+Status checkRules(std::string_view text, const GrammarLimits &limits) {
+  int64_t rules = 0;
+  for (size_t at = text.find("::="); at != text.npos; at = text.find("::=", at + 3))
+    if (++rules > limits.names)
+      return usage("grammar: it has more than " + std::to_string(limits.names) + " rules");
+  return {};
+}
+
 /// Bounds of nesting, and of the length with all repetitions {m,n} written out. Works for both
 /// forms: literals in quotes, classes and what is behind a backslash are one element each.
 class RepeatCheck {
@@ -218,7 +234,7 @@ private:
       return repeat(i);
     } else {
       i = endOfElement(i);
-      add(1);
+      add(quotes_ && c != '[' && c != '"' ? 0 : 1); // names and signs of EBNF are no characters
     }
     return tooLong(i);
   }
@@ -260,7 +276,7 @@ private:
   }
 
   Status tooLong(size_t i) const {
-    if (lengths_.back() <= std::max<int64_t>(limits_.nodes, int64_t(text_.size())))
+    if (lengths_.back() <= limits_.nodes)
       return {};
     return at(i, "ends more than " + std::to_string(limits_.nodes) +
                      " characters, with repetitions written out");
@@ -326,6 +342,8 @@ Status checkGrammar(const GrammarText &what, const GrammarLimits &limits) {
   case GrammarText::Kind::Ebnf:
     if (what.text.find_first_not_of(" \t\r\n") == std::string::npos)
       return usage(std::string(nameOf(what.kind)) + ": it is empty");
+    if (Status s = checkRules(what.text, limits); what.kind == GrammarText::Kind::Ebnf && !s.ok())
+      return s;
     return RepeatCheck(what.text, nameOf(what.kind), what.kind == GrammarText::Kind::Ebnf, limits)
         .check();
   case GrammarText::Kind::Choice:

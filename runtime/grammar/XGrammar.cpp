@@ -18,7 +18,10 @@ Result<std::unique_ptr<GrammarBackend>> makeGrammarBackend(const Tokenizer &, in
 
 #include <xgrammar/xgrammar.h>
 
+#include <ctime>
+
 #include <algorithm>
+#include <bit>
 #include <list>
 #include <map>
 #include <stdexcept>
@@ -186,6 +189,8 @@ public:
       return made.status();
     if (!warned.empty())
       return {Code::Usage, std::string(nameOf(what.kind)) + ": not supported: " + warned};
+    if (Status s = tryMasks(**made); !s.ok())
+      return {s.code(), std::string(nameOf(what.kind)) + ": " + s.message()};
     keep(what, *made);
     return std::shared_ptr<const Constraint>(*made);
   }
@@ -272,6 +277,43 @@ private:
     } catch (const std::exception &e) {
       return {Code::Usage, std::string(nameOf(what.kind)) + ": " + e.what()};
     }
+  }
+
+  static double threadSeconds() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
+  }
+
+  /// Masks of a few tokens, since who waits for one holds back all others.
+  Status tryMasks(const Compiled &made) const {
+    const std::unique_ptr<TokenFilter> filter = made.begin();
+    std::vector<uint32_t> allowed(wordsOfTokens(vocabulary_));
+    uint32_t random = 1;
+    for (int n = 0; n < 24; ++n) {
+      std::ranges::fill(allowed, ~0U);
+      const double start = threadSeconds();
+      if (filter->complete())
+        break;
+      filter->restrict(allowed);
+      if (const double seconds = threadSeconds() - start; seconds > limits_.maskSeconds)
+        return {Code::Usage, "to find what may follow takes " + std::to_string(seconds * 1e3) +
+                                 " ms for token " + std::to_string(n + 1) + ", at most " +
+                                 std::to_string(limits_.maskSeconds * 1e3) +
+                                 " are taken: make it smaller"};
+      const int32_t token = someOf(allowed, random = random * 1664525 + 1013904223);
+      if (token < 0 || !filter->accept(token))
+        break;
+    }
+    return {};
+  }
+
+  /// A token of the set, from some place on; below 0: there is none.
+  static int32_t someOf(std::span<const uint32_t> set, uint32_t from) {
+    for (size_t i = 0; i < set.size(); ++i)
+      if (const size_t word = (i + from) % set.size(); set[word])
+        return int32_t(word) * tokensOfWord + std::countr_zero(set[word]);
+    return -1;
   }
 
   void keep(const GrammarText &what, const std::shared_ptr<const Compiled> &made) {

@@ -120,6 +120,9 @@ TEST_F(GrammarTest, CallsHaveTheirEnvelope) {
 }
 
 TEST_F(GrammarTest, WhatIsWrongIsToldWithItsPlace) {
+  std::string manyRules = "root ::= \"a\"\n";
+  for (int i = 0; i < 256; ++i)
+    manyRules += "r" + std::to_string(i) + " ::= root\n";
   const std::pair<Kind, std::pair<std::string, std::string>> cases[] = {
       {Kind::Schema, {"{\"type\": ", "column"}},
       {Kind::Schema, {"[1]", "must be an object"}},
@@ -140,7 +143,8 @@ TEST_F(GrammarTest, WhatIsWrongIsToldWithItsPlace) {
       {Kind::Regex, {"a(?=b)", ""}},
       {Kind::Ebnf, {"root ::= (", ""}},
       {Kind::Ebnf, {"start ::= \"a\"", "root"}},
-      {Kind::Ebnf, {"root ::= other", "other"}}};
+      {Kind::Ebnf, {"root ::= other", "other"}},
+      {Kind::Ebnf, {manyRules, "more than 256 rules"}}};
   for (const auto &[kind, what] : cases)
     EXPECT_NE(complaint(kind, what.first).find(what.second), std::string::npos)
         << what.first << ": " << complaint(kind, what.first);
