@@ -14,7 +14,7 @@
 namespace gpt2c {
 
 /// Most elements that are looked at for one length.
-constexpr int64_t mostElements = int64_t(1) << 20;
+constexpr int64_t mostDecided = int64_t(1) << 20;
 
 /// Values of symbols and indices under which a decision is looked at, side by side.
 namespace {
@@ -35,9 +35,9 @@ public:
       if (!extent || *extent < 0)
         return false;
       extents.push_back(*extent);
-      count = *extent > mostElements ? mostElements + 1 : std::min(count, mostElements) * *extent;
+      count = *extent > mostDecided ? mostDecided + 1 : std::min(count, mostDecided) * *extent;
     }
-    if (all && count <= mostElements)
+    if (all && count <= mostDecided)
       walk(lengths, extents, [](size_t) { return true; });
     else if (all)
       for (size_t free = 0; free < extents.size(); ++free)
