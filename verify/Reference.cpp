@@ -304,7 +304,7 @@ llvm::Error Reference::addVocabulary(int64_t tokens, int64_t budget) {
     Scenario s;
     s.structural = true;
     s.what = "of every token";
-    for (int64_t b = 0; b < count; ++b) {
+    for (int64_t b = 0; b < count && (fixed || id < vocabulary); ++b) {
       TokenIds &text = s.call.texts.emplace_back();
       for (int64_t t = 0; t < tokens; ++t, ++id)
         text.push_back(int32_t(std::min(id, vocabulary - 1)));
