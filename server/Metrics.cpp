@@ -13,7 +13,7 @@ std::string numberText(double value) {
 }
 
 /// A label's value between quotes.
-std::string quoted(const std::string &value) {
+std::string labelOf(const std::string &value) {
   std::string out = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\')
@@ -27,7 +27,7 @@ std::string quoted(const std::string &value) {
 class Page {
 public:
   explicit Page(const std::string &model)
-      : labels_("model_name=" + quoted(model) + ",engine=\"0\"") {}
+      : labels_("model_name=" + labelOf(model) + ",engine=\"0\"") {}
 
   void begin(const char *name, const char *type, const char *help) {
     const std::string full = "gpt2c:" + std::string(name);
@@ -153,7 +153,7 @@ std::string Metrics::page(const std::string &model, const rt::EngineStats *stats
   std::lock_guard lock(mutex_);
   for (const auto &[key, count] : answers_)
     page.line("http_requests_total", double(count),
-              "path=" + quoted(key.first) + ",status=\"" + std::to_string(key.second) + "\"");
+              "path=" + labelOf(key.first) + ",status=\"" + std::to_string(key.second) + "\"");
   return page.take();
 }
 

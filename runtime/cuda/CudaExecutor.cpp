@@ -20,7 +20,7 @@ constexpr const char *smaller =
     "; a plan made with a smaller --max-batch or --max-context needs less";
 
 std::string place(const plan::FunctionT &function, const plan::StepT &step) {
-  return "@" + function.name + ", " + quoted(step.op);
+  return "@" + function.name + ", " + inQuotes(step.op);
 }
 } // namespace
 
@@ -77,7 +77,7 @@ Result<Module> CudaExecutor::loadSource(size_t source) const {
   Issues issues;
   for (auto [rank, image] : candidates) {
     Result<Module> module =
-        device_->loadModule(plan_->image(image), quoted(meta.sources[source]->name) + " for " +
+        device_->loadModule(plan_->image(image), inQuotes(meta.sources[source]->name) + " for " +
                                                      meta.images[image]->arch);
     if (module || module.status().code() != Code::Incompatible)
       return module;

@@ -155,7 +155,7 @@ private:
 //===-- texts -------------------------------------------------------------------------------===//
 
 /// A literal of EBNF with these bytes, which are UTF-8.
-std::string quoted(std::string_view text) {
+std::string literalOf(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     constexpr const char *digits = "0123456789abcdef";
@@ -233,11 +233,11 @@ private:
         continue;
       }
       if (!run.empty())
-        out += quoted(std::exchange(run, {})) + " ";
+        out += literalOf(std::exchange(run, {})) + " ";
       out += "Token(" + std::to_string(token->second) + ") ";
       i += token->first.size();
     }
-    return run.empty() && !out.empty() ? out : out + quoted(run);
+    return run.empty() && !out.empty() ? out : out + literalOf(run);
   }
 
   xgrammar::Grammar grammarOf(const GrammarText &what) const {
@@ -254,7 +254,7 @@ private:
     case GrammarText::Kind::Choice: {
       std::string text = "root ::= ";
       for (size_t i = 0; i < what.choices.size(); ++i)
-        text += (i ? " | " : "") + quoted(what.choices[i]);
+        text += (i ? " | " : "") + literalOf(what.choices[i]);
       return Grammar::FromEBNF(text);
     }
     case GrammarText::Kind::Call:

@@ -98,7 +98,7 @@ bool readHeader(Bytes file, const OpenOptions &options, FileHeader &header, Issu
     return true;
   issues.incompatible("format version " + std::to_string(header.formatVersion) +
                       ", this runtime reads version " + std::to_string(kPlanFormatVersion) +
-                      " (made by gpt2c " + quoted(fieldText(header.compilerVersion)) + ")");
+                      " (made by gpt2c " + inQuotes(fieldText(header.compilerVersion)) + ")");
   if (options.device) {
     std::string names = fieldText(header.architectures);
     bool fits = false;
@@ -111,7 +111,7 @@ bool readHeader(Bytes file, const OpenOptions &options, FileHeader &header, Issu
     if (!fits)
       issues.incompatible("no code for compute capability " +
                           std::to_string(options.device->major) + "." +
-                          std::to_string(options.device->minor) + "; there is " + quoted(names));
+                          std::to_string(options.device->minor) + "; there is " + inQuotes(names));
   }
   return false;
 }
@@ -140,7 +140,8 @@ std::vector<Section> readSections(Bytes file, const FileHeader &header, Issues &
   for (uint32_t i = 0; i < header.sectionCount; ++i) {
     SectionEntry entry;
     std::memcpy(&entry, table.data() + i * sizeof entry, sizeof entry);
-    std::string where = "section " + std::to_string(i) + " (" + quoted(fieldText(entry.name)) + ")";
+    std::string where =
+        "section " + std::to_string(i) + " (" + inQuotes(fieldText(entry.name)) + ")";
     bool goodAlignment = std::has_single_bit(entry.alignment) && entry.alignment <= (1u << 20);
     if (!goodAlignment || entry.offset != alignUp(end, entry.alignment) ||
         !zeroPadded(entry.name)) {
@@ -167,7 +168,7 @@ void checkSections(const std::vector<Section> &sections, const OpenOptions &opti
   std::map<SectionKind, int> count;
   for (size_t i = 0; i < sections.size(); ++i) {
     const Section &section = sections[i];
-    std::string where = "section " + std::to_string(i) + " (" + quoted(section.name) + ")";
+    std::string where = "section " + std::to_string(i) + " (" + inQuotes(section.name) + ")";
     if (section.kind < SectionKind::Metadata || section.kind > SectionKind::Tokenizer) {
       issues.corrupt(where + ": unknown kind " + std::to_string(uint32_t(section.kind)));
       continue;

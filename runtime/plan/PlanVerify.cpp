@@ -42,7 +42,7 @@ Status Issues::status(const std::string &planName) const {
                 planName + ": the plan cannot be used here" + text() + "\nrebuild it with gpt2c");
 }
 
-std::string quoted(std::string_view text) {
+std::string inQuotes(std::string_view text) {
   std::string out = "'";
   for (unsigned char c : text.substr(0, 80))
     out += c < 0x20 || c == 0x7f ? '?' : char(c);
@@ -148,7 +148,7 @@ void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
 
 void verifyExported(const plan::PlanT &meta, const plan::ExportedPortT &port, const char *direction,
                     Issues &issues) {
-  std::string where = std::string(direction) + " " + quoted(port.name);
+  std::string where = std::string(direction) + " " + inQuotes(port.name);
   if (dtypeBytes(port.dtype) == 0)
     issues.corrupt(where + ": unknown dtype " + std::to_string(int(port.dtype)));
   if (port.role > plan::Role::MAX)
@@ -200,7 +200,7 @@ void verifyImages(const plan::PlanT &meta, const PlanSurroundings &around, Issue
   std::vector<bool> hasImage(meta.sources.size()), used(around.sections.size());
   for (size_t i = 0; i < meta.images.size(); ++i) {
     const plan::ImageT &image = *meta.images[i];
-    std::string where = "image " + std::to_string(i) + " (" + quoted(image.arch) + ")";
+    std::string where = "image " + std::to_string(i) + " (" + inQuotes(image.arch) + ")";
     if (image.source < 0 || size_t(image.source) >= meta.sources.size())
       issues.corrupt(where + ": unknown source " + std::to_string(image.source));
     else
@@ -227,7 +227,7 @@ void verifyImages(const plan::PlanT &meta, const PlanSurroundings &around, Issue
       issues.corrupt("section " + std::to_string(i) + ": no image refers to it");
   for (size_t i = 0; i < hasImage.size(); ++i)
     if (!meta.images.empty() && !hasImage[i])
-      issues.corrupt("source " + quoted(meta.sources[i]->name) + ": has no image");
+      issues.corrupt("source " + inQuotes(meta.sources[i]->name) + ": has no image");
 }
 
 /// Whether a device may be asked for the sequence of a golden prompt, and each row be compared.
@@ -271,7 +271,7 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
                    " lies outside the vocabulary");
   for (size_t i = 0; i < meta.weights.size() && !issues.full(); ++i)
     verifyWeight(*meta.weights[i], around.weightsBytes,
-                 "weight " + std::to_string(i) + " (" + quoted(meta.weights[i]->name) + ")",
+                 "weight " + std::to_string(i) + " (" + inQuotes(meta.weights[i]->name) + ")",
                  issues);
   if (meta.kv)
     verifyKv(*meta.kv, issues);
@@ -282,7 +282,7 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
     if (kernel.name.empty() || kernel.name.find('\0') != std::string::npos)
       issues.corrupt("kernel " + std::to_string(i) + " has no valid name");
     if (kernel.source < 0 || size_t(kernel.source) >= meta.sources.size())
-      issues.corrupt("kernel " + quoted(kernel.name) + ": unknown source " +
+      issues.corrupt("kernel " + inQuotes(kernel.name) + ": unknown source " +
                      std::to_string(kernel.source));
   }
   verifyImages(meta, around, issues);
@@ -326,7 +326,7 @@ void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &iss
     for (const std::unique_ptr<plan::ImageT> &image : meta.images)
       if (image->source >= 0 && size_t(image->source) == i)
         have += (have.empty() ? "" : " ") + image->arch;
-    missing[have].push_back(quoted(meta.sources[i]->name));
+    missing[have].push_back(inQuotes(meta.sources[i]->name));
   }
   for (const auto &[have, sources] : missing) {
     std::string in;

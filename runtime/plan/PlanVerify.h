@@ -72,6 +72,6 @@ std::optional<size_t> bestImage(const plan::PlanT &meta, size_t source, ComputeC
 std::string headerArchitectures(const plan::PlanT &meta);
 
 /// `text` in single quotes, with control characters and anything beyond 80 characters left out.
-std::string quoted(std::string_view text);
+std::string inQuotes(std::string_view text);
 
 } // namespace gpt2c::rt

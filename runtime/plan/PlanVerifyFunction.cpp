@@ -45,7 +45,7 @@ public:
 
 private:
   void fail(const std::string &where, const std::string &what) {
-    issues_.corrupt("function " + quoted(function_.name) + ", " + where + ": " + what);
+    issues_.corrupt("function " + inQuotes(function_.name) + ", " + where + ": " + what);
   }
 
   bool verifySymbols() {
@@ -53,12 +53,12 @@ private:
     bool good = true;
     for (const auto &symbol : function_.symbols) {
       if (symbol->name.empty() || !names.insert(symbol->name).second) {
-        fail("symbol " + quoted(symbol->name), "the name is empty or used twice");
+        fail("symbol " + inQuotes(symbol->name), "the name is empty or used twice");
         good = false;
       }
       if (symbol->min < 0 || symbol->max < symbol->min) {
-        fail("symbol " + quoted(symbol->name), "invalid bounds [" + std::to_string(symbol->min) +
-                                                   ", " + std::to_string(symbol->max) + "]");
+        fail("symbol " + inQuotes(symbol->name), "invalid bounds [" + std::to_string(symbol->min) +
+                                                     ", " + std::to_string(symbol->max) + "]");
         good = false;
       }
       bounds_.push_back({symbol->min, symbol->max});
@@ -113,7 +113,7 @@ private:
   }
 
   void verifyPort(const plan::PortT &port, const char *direction) {
-    std::string where = std::string(direction) + " " + quoted(port.name);
+    std::string where = std::string(direction) + " " + inQuotes(port.name);
     if (dtypeBytes(port.exported_dtype) == 0)
       fail(where, "unknown exported dtype " + std::to_string(int(port.exported_dtype)));
     if (port.part > plan::KvPart::MAX)
@@ -164,7 +164,7 @@ private:
 
   void verifyBuffer(size_t index) {
     const plan::BufferT &buffer = *function_.buffers[index];
-    std::string where = "buffer " + std::to_string(index) + " (" + quoted(buffer.name) + ")";
+    std::string where = "buffer " + std::to_string(index) + " (" + inQuotes(buffer.name) + ")";
     if (buffer.offset % kBufferAlignment != 0)
       fail(where, "offset is not a multiple of " + std::to_string(kBufferAlignment));
     if (buffer.offset > function_.arena_bytes ||
@@ -206,7 +206,7 @@ private:
 
   void verifyStep(size_t index) {
     const plan::StepT &step = *function_.steps[index];
-    std::string where = "step " + std::to_string(index) + " (" + quoted(step.op) + ")";
+    std::string where = "step " + std::to_string(index) + " (" + inQuotes(step.op) + ")";
     if (step.kernel < 0 || size_t(step.kernel) >= meta_.kernels.size())
       fail(where, "unknown kernel " + std::to_string(step.kernel));
     if (step.mode > plan::LaunchMode::MAX)
