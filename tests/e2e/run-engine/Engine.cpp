@@ -176,7 +176,8 @@ private:
     rt::Sampler sampler(l.request.sampling, text);
     for (size_t i = 0; i < at; ++i) {
       text.push_back(expected[i]);
-      sampler.accept(expected[i]);
+      if (!sampler.accept(expected[i]).ok())
+        return false; // it may not be there
     }
     std::vector<float> logits = need(alone_->prefill(std::vector<Tokens>{text}, {}, true)).logits;
     float largest = 0;
