@@ -227,7 +227,7 @@ double tmaCost(const LinearTmaConfig &c, const LinearProblem &p) {
     return cost;
   const int64_t blocks = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn);
   const double waves = double(divideCeilSigned(blocks, p.target.multiprocessors)),
-               read = c.bm * c.bn * 4 / 13e3;
+               read = c.bm * c.bn * 4 / 110e3;
   return cost + 0.3 + waves * read * (p.n % c.bn == 0 || storesLines(c) ? 1 : 2);
 }
 
