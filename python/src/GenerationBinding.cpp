@@ -95,7 +95,7 @@ ConstraintPtr compileGrammar(Grammars &grammars, const std::string &kind, const 
 }
 
 void bindGrammars(nb::module_ &m) {
-  nb::class_<OneConstraint>(m, "Constraint");
+  const nb::class_<OneConstraint> constraint(m, "Constraint");
   nb::class_<Grammars>(m, "Grammars")
       .def(nb::init<std::shared_ptr<rt::Tokenizer>, int32_t, std::vector<int32_t>>(),
            nb::arg("tokenizer").none(), nb::arg("vocabulary"), nb::arg("ends"))
