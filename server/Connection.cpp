@@ -326,11 +326,11 @@ void Connection::watch() {
 
 void Connection::after(std::chrono::milliseconds time, std::function<void()> then) {
   timer_.cancel();
-  if (!then)
+  if (!then || closed_)
     return;
   timer_.expires_after(time);
   timer_.async_wait([self = shared_from_this(), then = std::move(then)](beast::error_code error) {
-    if (!error)
+    if (!error && !self->closed_)
       then();
   });
 }
@@ -356,7 +356,9 @@ void Connection::close() {
   beast::error_code ignored;
   timer_.cancel();
   stream_.socket().close(ignored);
+  // What waits for a write may hold this connection.
   written_.clear();
+  writing_.clear();
   queued_ = {};
 }
 
