@@ -14,6 +14,8 @@ WITHOUT_PYTHON = ["-DGPT2C_PYTHON=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_Python=ON",
                   "-DCMAKE_DISABLE_FIND_PACKAGE_nanobind=ON"]
 CONFIGURATIONS = (["-DGPT2C_PYTHON=OFF"], WITHOUT_PYTHON,
                   [*WITHOUT_PYTHON, "-DPython_Development.Module_FOUND=ON"])
+# Of places that only another build leads to: what they say.
+OTHER_BUILDS = ("this build has no XGrammar",)
 # Programs in the place of others, by the state they make: which tests, and what the programs do.
 PROGRAMS = {
     "sanitized libraries": (["e2e.docs", "e2e.run-capi", "python.wheel"],
@@ -21,6 +23,8 @@ PROGRAMS = {
     "no man pages": (["e2e.man"], {"gpt2c": "exit 1"}),
     "no engine for the plan": (["e2e.engine.sample"],
                                {"gpt2c": "exit 0", "e2e_engine": "echo no engine >&2; exit 4"}),
+    "no grammars": (["e2e.grammars"],
+                    {"gpt2c": "exit 0", "e2e_grammars": "echo no grammars >&2; exit 4"}),
     "a GPU without clusters": (["e2e.run-clusters-gpu", "e2e.run-shares-gpu"],
                                {name: "exit 0" for name in ("gpt2c", "gpt2c-run", "gpt2c-dump",
                                                             "python3")}),
