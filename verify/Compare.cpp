@@ -84,8 +84,8 @@ Rows compareAll(const Tensor &got, const Tensor &expected, RowScale rowScale) {
   return out;
 }
 
-/// What the export's own rounding explains of each row: twice its own error, or six times the root
-/// mean square of all, which tails of some thousand rows reach. Rows that overflow explain nothing.
+/// What the export's own rounding explains of each row: twice its own error, or four times the root
+/// mean square of all. Rows that overflow explain nothing.
 std::vector<double> explainedBy(const Tensor &rounded, const Tensor &expected, RowScale scale) {
   std::vector<double> out = compareAll(rounded, expected, scale).errors;
   double squares = 0;
@@ -95,7 +95,7 @@ std::vector<double> explainedBy(const Tensor &rounded, const Tensor &expected, R
   }
   const double typical = out.empty() ? 0 : std::sqrt(squares / double(out.size()));
   for (double &d : out)
-    d = std::max(2 * d, 6 * typical);
+    d = std::max(2 * d, 4 * typical);
   return out;
 }
 

@@ -17,15 +17,16 @@
 // way of a small top-k before the logits are there, in the same code, with values of its own, and
 // leaves nothing.
 //
-// A row with a mask has logits that are minus infinity where the mask forbids a token: sample_mask.cuh.
+// A row with a mask has logits that are minus infinity where the mask forbids a token:
+// sample_mask.cuh.
 //
 // Config: Vocab, Blocks, Threads, Held (a block keeps its logits in shared memory, else it reads
 // them again), Rehearsed (grids of up to so many rows rehearse; 0: none).
 // Kernel: logits f32[rows,Vocab], which masks and adjustments change, greedy i32[rows],
-// rows SampleRow[rows], masks u32[]: of each row the word that its mask begins at, 0: it has none, then
-// masks of Vocab bits; null: no row has one; adjustments Adjustment[], which a row with a report changes, next i32[rows],
-// reports LogprobReport[rows], of which rows without one are not written. masks, next and reports may
-// be in host memory.
+// rows SampleRow[rows], masks u32[]: of each row the word that its mask begins at, 0: it has none,
+// then masks of Vocab bits; null: no row has one; adjustments Adjustment[], which a row with a report
+// changes, next i32[rows], reports LogprobReport[rows], of which rows without one are not written.
+// masks, next and reports may be in host memory.
 // Grid: (Blocks, rows); block: Threads; cluster: Blocks; dynamic shared:
 // RowSampler<C>::sharedBytes. Bytes: 4 rows Vocab.
 #pragma once

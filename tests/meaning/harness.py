@@ -97,7 +97,7 @@ class Case:
     def tolerance(self):
         """Of norms: rounding in another order, as measured, and some. A cast that is left out may
         round less, where a remark says so."""
-        limit = max(3e-5, 40 * self.oracle.noise) + 6 * self.rounding
+        limit = max(3e-5, 40 * self.oracle.noise) + 4 * self.rounding
         return max(limit, 2e-2) if "cast" in self.remarks else limit
 
     def rounded(self, feeds, outputs):
@@ -358,6 +358,6 @@ def with_zeros(model, given, dtype):
 def prepared(model, folder, seed=5):
     """The case of a model, unless rounding decides what it computes."""
     case = Case(model, folder, seed)
-    if case.tolerance() - 6 * case.rounding > 1e-2:
+    if case.tolerance() - 4 * case.rounding > 1e-2:
         raise Invalid(f"rounding moves it by {case.oracle.noise:.1g}")
     return case

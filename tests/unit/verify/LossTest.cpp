@@ -15,7 +15,7 @@ Tensor rows(std::initializer_list<float> values, int64_t width) {
   return t;
 }
 
-TEST(CompareRows, WhatRoundingExplainsIsTwiceTheRowsOwnOrSixTimesThatOfATypicalRow) {
+TEST(CompareRows, WhatRoundingExplainsIsTwiceTheRowsOwnOrFourTimesThatOfATypicalRow) {
   const Tensor expected = rows({1, 0, 0, 1, 1, 0}, 2), rounded = rows({1, 0.3F, 0, 1, 1, 0}, 2),
                got = rows({1, 0, 0, 1, 2.5F, 0}, 2);
   const Difference plain = compareRows(got, expected);
@@ -23,9 +23,9 @@ TEST(CompareRows, WhatRoundingExplainsIsTwiceTheRowsOwnOrSixTimesThatOfATypicalR
   EXPECT_EQ(plain.explained, 0);
   const double typical = 0.3 / std::sqrt(3.0);
   const Difference d = compareRows(got, expected, RowScale::Norm, &rounded);
-  EXPECT_NEAR(d.explained, 6 * typical, 1e-6);
-  EXPECT_NEAR(d.mostExplained, 6 * typical, 1e-6);
-  EXPECT_NEAR(d.beyond, 1.5 - 6 * typical, 1e-6);
+  EXPECT_NEAR(d.explained, 4 * typical, 1e-6);
+  EXPECT_NEAR(d.mostExplained, 4 * typical, 1e-6);
+  EXPECT_NEAR(d.beyond, 1.5 - 4 * typical, 1e-6);
   EXPECT_NEAR(d.relative, 1.5, 1e-6);
   const Tensor nearer = rows({1, 0, 0, 1, 1.6F, 0}, 2);
   EXPECT_EQ(compareRows(nearer, expected, RowScale::Norm, &rounded).beyond, 0);
