@@ -1,5 +1,7 @@
 #include "verify/Compare.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -139,12 +141,17 @@ std::string threeDigits(double v) {
 
 std::string describeElement(llvm::StringRef name, llvm::ArrayRef<int64_t> shape,
                             const Difference &difference) {
-  std::string index;
+  llvm::SmallVector<int64_t> index(difference.at >= 0 ? shape.size() : 0);
   int64_t rest = difference.at;
-  for (size_t axis = shape.size(); axis-- > 0 && difference.at >= 0; rest /= shape[axis])
-    index = std::to_string(rest % shape[axis]) + (index.empty() ? "" : ", ") + index;
-  return name.str() + "[" + index + "]: " + threeDigits(difference.got) + " instead of " +
-         threeDigits(difference.expected);
+  for (size_t axis = index.size(); axis-- > 0; rest /= shape[axis])
+    index[axis] = rest % shape[axis];
+  std::string out;
+  llvm::raw_string_ostream stream(out);
+  stream << name << '[';
+  llvm::interleaveComma(index, stream);
+  stream << "]: " << threeDigits(difference.got) << " instead of "
+         << threeDigits(difference.expected);
+  return out;
 }
 
 } // namespace gpt2c
