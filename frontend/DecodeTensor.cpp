@@ -36,6 +36,13 @@ std::optional<DType> fromOnnxType(int type) {
   }
 }
 
+int toOnnxType(DType dtype) {
+  for (int type = onnx::TensorProto::FLOAT; type <= onnx::TensorProto::BFLOAT16; ++type)
+    if (fromOnnxType(type) == dtype)
+      return type;
+  llvm_unreachable("every type of the IR is one of ONNX");
+}
+
 std::string onnxTypeName(int type) {
   // Numbers as in onnx.proto; the newer ones are listed here since an older schema may be
   // installed.

@@ -13,6 +13,8 @@ namespace gpt2c {
 /// The element type for a value of onnx::TensorProto::DataType; none for types the IR does not
 /// have.
 std::optional<DType> fromOnnxType(int type);
+/// The value that fromOnnxType() takes back.
+int toOnnxType(DType dtype);
 /// "float16", "int4", ...; "type 99" for unknown ones.
 std::string onnxTypeName(int type);
 

@@ -8,13 +8,21 @@
 
 namespace gpt2c {
 
+std::function<void(const std::string &)> warnOf(const ImportOptions &options,
+                                                llvm::StringRef name) {
+  if (options.warn)
+    return options.warn;
+  return [name = name.str()](const std::string &message) {
+    llvm::errs() << "warning: " << name << ": " << message << "\n";
+  };
+}
+
 llvm::Expected<std::unique_ptr<Module>> importGraph(std::shared_ptr<const onnx::ModelProto> model,
                                                     llvm::StringRef name,
                                                     const ImportOptions &options) {
-  auto warn = options.warn ? options.warn : [&](const std::string &message) {
-    llvm::errs() << "warning: " << name << ": " << message << "\n";
-  };
-  return Importer(std::move(model), options.externalFolder, warn, options.externalFile).run();
+  return Importer(std::move(model), options.externalFolder, warnOf(options, name),
+                  options.externalFile)
+      .run();
 }
 
 llvm::Expected<std::unique_ptr<Module>> importOnnxBytes(llvm::StringRef bytes, llvm::StringRef name,

@@ -17,6 +17,9 @@ struct ImportOptions {
   /// Of checkpoints: the type to compute in, where the weights are of it; else it is f32, which the
   /// weights are cast to. Exports have types of their own.
   DType precision = DType::F32;
+  /// Of checkpoints: the folder of a LoRA adapter that is merged into the weights; empty: the one
+  /// in the checkpoint's own folder, where there is one.
+  std::string adapter;
   /// Receives remarks on models that break a rule of ONNX but have one usual reading; by default
   /// they go to stderr.
   std::function<void(const std::string &)> warn;

@@ -69,6 +69,9 @@ private:
 
 struct ImportOptions;
 
+/// Where remarks on the model of that name go.
+std::function<void(const std::string &)> warnOf(const ImportOptions &options, llvm::StringRef name);
+
 /// A graph in memory; `name` stands for its path in messages.
 llvm::Expected<std::unique_ptr<Module>> importGraph(std::shared_ptr<const onnx::ModelProto> model,
                                                     llvm::StringRef name,

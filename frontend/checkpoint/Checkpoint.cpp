@@ -3,6 +3,7 @@
 #include "frontend/Import.h"
 #include "frontend/Importer.h"
 #include "frontend/OnnxFile.h"
+#include "frontend/checkpoint/Adapter.h"
 #include "frontend/checkpoint/Architectures.h"
 #include "frontend/checkpoint/DecoderGraph.h"
 #include "ir/Error.h"
@@ -30,25 +31,51 @@ llvm::Expected<std::unique_ptr<Module>> importCheckpoint(llvm::StringRef folder,
   auto graph = decoderGraph(decoder, *weights);
   if (!graph)
     return graph.takeError();
+  const bool beside = llvm::sys::fs::exists(inFolder(folder, adapterConfigFile));
+  if (beside || !options.adapter.empty()) {
+    ExternalFiles files(folder.str(), options.externalFile);
+    const std::string adapter = options.adapter.empty() ? folder.str() : options.adapter;
+    if (llvm::Error e = mergeAdapter(*graph, decoder, files, adapter, options.externalFile))
+      return e;
+  }
   ImportOptions resolved = options;
   resolved.externalFolder = folder.str();
   return importGraph(std::make_shared<const onnx::ModelProto>(std::move(*graph)), folder, resolved);
 }
 
+/// An export has its weights where its nodes want them: nothing can be merged into it.
+static llvm::Error refuseAdapter(llvm::StringRef model, const ImportOptions &options) {
+  if (options.adapter.empty())
+    return llvm::Error::success();
+  return makeError(ExitCode::Unsupported,
+                   "an adapter is merged into the weights of a checkpoint, and '" + model +
+                       "' is an export: give the folder of the checkpoint, or export the model "
+                       "that peft's merge_and_unload gives");
+}
+
 llvm::Expected<std::unique_ptr<Module>> importModel(llvm::StringRef path,
                                                     const ImportOptions &options) {
-  if (path == "-" || !llvm::sys::fs::is_directory(path))
-    return importOnnx(path, options);
-  const std::string model = inFolder(path, "model.onnx");
-  if (llvm::sys::fs::exists(model))
+  std::string model = path.str();
+  const bool isFolder = path != "-" && llvm::sys::fs::is_directory(path);
+  if (isFolder)
+    model = inFolder(path, "model.onnx");
+  if (!isFolder || llvm::sys::fs::exists(model)) {
+    if (llvm::Error e = refuseAdapter(model, options))
+      return e;
+    if (isFolder && llvm::sys::fs::exists(inFolder(path, adapterConfigFile)))
+      warnOf(options, path)("model.onnx is read as it is, without the adapter beside it");
     return importOnnx(model, options);
-  if (llvm::sys::fs::exists(inFolder(path, "adapter_config.json")))
-    return makeError(ExitCode::Unsupported,
-                     "'" + path +
-                         "' has an adapter, which changes the weights of a model: merge "
-                         "both with peft's merge_and_unload and save the result");
+  }
   if (llvm::sys::fs::exists(inFolder(path, "config.json")))
     return importCheckpoint(path, options);
+  if (llvm::sys::fs::exists(inFolder(path, adapterConfigFile)))
+    return makeError(ExitCode::Unsupported,
+                     "'" + path +
+                         "' has an adapter, which changes the weights of a model, and not that "
+                         "model: 'gpt2c MODEL --adapter=" +
+                         path +
+                         "' merges both, where MODEL is "
+                         "the folder of the checkpoint that its base_model_name_or_path names");
   return makeError(ExitCode::Io, "'" + path +
                                      "' is a folder without a model: it has neither "
                                      "model.onnx nor config.json");

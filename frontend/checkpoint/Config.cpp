@@ -15,17 +15,19 @@ using Json = nlohmann::json;
 
 struct Config::State {
   Json root;
-  std::string name;
+  std::string name, wayOut;
   std::vector<std::string> invalid, unsupported;
 };
 
-llvm::Expected<Config> Config::parse(llvm::StringRef text, llvm::StringRef name) {
+llvm::Expected<Config> Config::parse(llvm::StringRef text, llvm::StringRef name,
+                                     llvm::StringRef wayOut) {
   auto json = parseObject(text, name, 16);
   if (!json)
     return json.takeError();
   auto state = std::make_shared<State>();
   state->root = std::move(*json);
   state->name = name.str();
+  state->wayOut = wayOut.str();
   const Json &root = state->root;
   return Config(std::move(state), root, "");
 }
@@ -42,6 +44,28 @@ bool Config::has(llvm::StringRef key) const {
 }
 
 bool Config::mentions(llvm::StringRef key) const { return object_->contains(key.str()); }
+
+bool Config::isFlag(llvm::StringRef key) const {
+  auto found = object_->find(key.str());
+  return found != object_->end() && found->is_boolean();
+}
+
+bool Config::isText(llvm::StringRef key) const {
+  auto found = object_->find(key.str());
+  return found != object_->end() && found->is_string();
+}
+
+bool Config::isList(llvm::StringRef key) const {
+  auto found = object_->find(key.str());
+  return found != object_->end() && found->is_array();
+}
+
+std::vector<std::string> Config::keys() const {
+  std::vector<std::string> keys;
+  for (const auto &entry : object_->items())
+    keys.push_back(entry.key());
+  return keys;
+}
 
 void Config::invalid(llvm::StringRef key, const llvm::Twine &why) {
   state_->invalid.push_back(("'" + where_ + key + "' " + why).str());
@@ -127,6 +151,17 @@ std::vector<std::string> Config::texts(llvm::StringRef key) {
   return out;
 }
 
+std::vector<int64_t> Config::counts(llvm::StringRef key) {
+  const Json *value = find(key);
+  std::vector<int64_t> out;
+  if (value && value->is_array() && llvm::all_of(*value, [](auto &v) { return bool(asCount(v)); }))
+    for (const Json &entry : *value)
+      out.push_back(*asCount(entry));
+  else if (value)
+    invalid(key, "is " + shown(*value) + ", which is no list of counts");
+  return out;
+}
+
 std::optional<Config> Config::object(llvm::StringRef key) {
   const Json *value = find(key);
   if (value && value->is_object())
@@ -148,11 +183,9 @@ llvm::Error Config::takeError() {
                      state_->name + ": " + llvm::join(state_->invalid, "; "));
   if (state_->unsupported.empty())
     return llvm::Error::success();
-  return makeError(ExitCode::Unsupported,
-                   state_->name + " asks for what is not known here:\n  " +
-                       llvm::join(state_->unsupported, "\n  ") +
-                       "\nExport the model to ONNX and compile that: it says itself what it "
-                       "computes");
+  return makeError(ExitCode::Unsupported, state_->name + " asks for what is not known here:\n  " +
+                                              llvm::join(state_->unsupported, "\n  ") + "\n" +
+                                              state_->wayOut);
 }
 
 } // namespace gpt2c

@@ -1,4 +1,5 @@
-// config.json, key by key. What nobody reads must be known not to change a number.
+// config.json and adapter_config.json, key by key. What nobody reads must be known not to change a
+// number.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -15,18 +16,24 @@
 
 namespace gpt2c {
 
-/// An object of config.json. A key that is null is absent. Problems are gathered, so that reading
+/// An object of such a file. A key that is null is absent. Problems are gathered, so that reading
 /// goes on, with some value, and all of them are told at once: by takeError(), which must be asked
 /// before anything that was read is used.
 class Config {
 public:
-  /// `name` stands for the file in messages. InvalidModel where the text is no JSON object.
-  static llvm::Expected<Config> parse(llvm::StringRef text, llvm::StringRef name);
+  /// `name` stands for the file in messages, `wayOut` is a sentence that ends those on what is not
+  /// known. InvalidModel where the text is no JSON object.
+  static llvm::Expected<Config> parse(llvm::StringRef text, llvm::StringRef name,
+                                      llvm::StringRef wayOut = exportInstead);
 
   bool has(llvm::StringRef key) const;
   bool wasRead(llvm::StringRef key) const { return read_.contains(key); }
   /// Whether the key is there, be it null.
   bool mentions(llvm::StringRef key) const;
+  bool isFlag(llvm::StringRef key) const; ///< true or false; no problem where it is not
+  bool isText(llvm::StringRef key) const;
+  bool isList(llvm::StringRef key) const;
+  std::vector<std::string> keys() const; ///< sorted
   /// A whole number from 1 to 2^28; without a default the key must be there.
   int64_t size(llvm::StringRef key, std::optional<int64_t> ifAbsent = std::nullopt);
   std::optional<int64_t> maybeSize(llvm::StringRef key);
@@ -37,6 +44,7 @@ public:
   bool flag(llvm::StringRef key, bool ifAbsent);
   std::string text(llvm::StringRef key, llvm::StringRef ifAbsent);
   std::vector<std::string> texts(llvm::StringRef key); ///< empty where it is absent
+  std::vector<int64_t> counts(llvm::StringRef key);    ///< a list; empty where it is absent
   std::optional<Config> object(llvm::StringRef key);
 
   /// A key whose value is not one that this compiler knows: "'model_type' is 'x': `why`".
@@ -49,6 +57,9 @@ public:
   llvm::Error takeError();
 
 private:
+  static constexpr const char *exportInstead =
+      "Export the model to ONNX and compile that: it says itself what it computes";
+
   struct State;
   Config(std::shared_ptr<State> state, const nlohmann::json &object, std::string where)
       : state_(std::move(state)), object_(&object), where_(std::move(where)) {}

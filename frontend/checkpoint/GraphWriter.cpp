@@ -1,4 +1,5 @@
 #include "frontend/checkpoint/GraphWriter.h"
+#include "frontend/DecodeTensor.h"
 #include "frontend/OpTable.h"
 #include "ir/Tensor.h"
 
@@ -8,20 +9,6 @@
 namespace gpt2c {
 
 using Name = GraphWriter::Name;
-
-static int onnxType(DType dtype) {
-  switch (dtype) {
-  case DType::F16:
-    return onnx::TensorProto::FLOAT16;
-  case DType::BF16:
-    return onnx::TensorProto::BFLOAT16;
-  case DType::F64:
-    return onnx::TensorProto::DOUBLE;
-  default:
-    assert(dtype == DType::F32 && "weights are floats");
-    return onnx::TensorProto::FLOAT;
-  }
-}
 
 std::string GraphWriter::fresh(llvm::StringRef type) {
   std::string name = part_ + "." + type.str();
@@ -111,14 +98,14 @@ Name GraphWriter::floats(llvm::ArrayRef<float> values, llvm::ArrayRef<int64_t> s
 Name GraphWriter::number(double value, DType dtype) {
   const Tensor rounded = Tensor::scalar(value).cast(dtype);
   Name name = fresh("number");
-  auto &tensor = initializer(name, onnxType(dtype), {});
+  auto &tensor = initializer(name, toOnnxType(dtype), {});
   tensor.set_raw_data(rounded.raw(), rounded.bytes());
   return name;
 }
 
 void GraphWriter::external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,
                            llvm::StringRef file, uint64_t offset, uint64_t bytes) {
-  auto &tensor = initializer(name, onnxType(dtype), shape);
+  auto &tensor = initializer(name, toOnnxType(dtype), shape);
   tensor.set_data_location(onnx::TensorProto::EXTERNAL);
   auto set = [&](const char *key, std::string value) {
     auto &entry = *tensor.add_external_data();
@@ -131,7 +118,7 @@ void GraphWriter::external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int
 }
 
 Name GraphWriter::cast(const Name &x, DType to) {
-  return op("Cast", {x}, {{"to", int64_t(onnxType(to))}});
+  return op("Cast", {x}, {{"to", int64_t(toOnnxType(to))}});
 }
 
 onnx::ModelProto GraphWriter::finish(llvm::StringRef name, llvm::StringRef ids, const Name &result,

@@ -19,8 +19,9 @@ def compile(
         quantize: Optional[str] = None, kv_type: Optional[str] = None,
         max_batch: Optional[int] = None, max_context: Optional[int] = None,
         gpu_arch: Union[str, Sequence[str], None] = None, tokenizer: Optional[PathLike] = None,
-        calibration: Optional[PathLike] = None, verify: Optional[str] = None,
-        optimize: Optional[int] = None, flags: Sequence[str] = (), verbose: bool = False) -> Plan:
+        calibration: Optional[PathLike] = None, adapter: Optional[PathLike] = None,
+        verify: Optional[str] = None, optimize: Optional[int] = None, flags: Sequence[str] = (),
+        verbose: bool = False) -> Plan:
     """Compiles an ONNX export, or the folder of one or of a checkpoint, into a plan and opens it.
 
     Each argument is the flag of the tool gpt2c of its name, `optimize` is -O, and `flags` holds any
@@ -37,7 +38,7 @@ def compile(
     named = {"precision": precision, "quantize": quantize, "kv-type": kv_type,
              "max-batch": max_batch, "max-context": max_context, "gpu-arch": archs,
              "tokenizer": path_of(tokenizer), "calibration": path_of(calibration),
-             "verify": verify}
+             "adapter": path_of(adapter), "verify": verify}
     arguments = [f"--{name}={value}" for name, value in named.items() if value is not None]
     if optimize is not None:
         arguments.append(f"-O{optimize}")

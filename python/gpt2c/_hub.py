@@ -26,8 +26,8 @@ def from_pretrained(folder: PathLike, output: Optional[PathLike] = None, *, devi
     """The LLM of a checkpoint folder, as save_pretrained writes it: config, weights, tokenizer.
 
     A folder with a `model.onnx`, or with safetensors of an architecture that the compiler knows, is
-    compiled as it is; any other checkpoint is exported by PyTorch and Transformers, which must be
-    installed for that. `output`: where the plan is kept; other options are those of compile().
+    compiled as it is, with the LoRA adapter that lies beside it or is named as `adapter`; any other
+    checkpoint is exported by PyTorch and Transformers, which must be installed for that. `output`: where the plan is kept; other options are those of compile().
     Nothing is downloaded."""
     path = Path(os.fspath(folder))
     if not path.is_dir():
@@ -35,11 +35,12 @@ def from_pretrained(folder: PathLike, output: Optional[PathLike] = None, *, devi
                       "weights) or a model.onnx. Models are not downloaded; "
                       "'huggingface-cli download NAME --local-dir FOLDER' does that")
     is_export = (path / "model.onnx").is_file()
+    adapted = "adapter" in options or (path / "adapter_config.json").is_file()
     if is_export or ((path / "config.json").is_file() and any(path.glob("*.safetensors"))):
         try:
             return LLM(compile_model(path, output, **options), device, threads=threads, seed=seed)
         except UnsupportedError:
-            if is_export or missing_packages():
+            if is_export or adapted or missing_packages():
                 raise
     with tempfile.TemporaryDirectory(prefix="gpt2c-export-") as work:
         exported = export(path, work)
@@ -58,10 +59,12 @@ def copy_texts(checkpoint: Path, work: str) -> None:
 def export(checkpoint: Path, work: str) -> str:
     """Writes the checkpoint's model.onnx: token ids in, logits out, batch and length open."""
     config = checkpoint / "config.json"
-    if (checkpoint / "adapter_config.json").is_file() and not config.is_file():
-        raise UsageError(f"'{checkpoint}' is an adapter, which changes another model: merge both "
-                         "first, by peft's AutoPeftModelForCausalLM.from_pretrained(FOLDER)"
-                         ".merge_and_unload().save_pretrained(MERGED)")
+    if (checkpoint / "adapter_config.json").is_file():
+        raise UsageError(f"'{checkpoint}' has an adapter, which changes a model: "
+                         "from_pretrained(MODEL, adapter=FOLDER) merges it into safetensors of the "
+                         "architectures that the compiler knows, any other by peft's "
+                         "AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload()"
+                         ".save_pretrained(MERGED)")
     if not config.is_file():
         raise UsageError(f"'{checkpoint}' has neither config.json nor model.onnx: it is no "
                          "checkpoint of Transformers and no export")

@@ -245,6 +245,59 @@ def test_an_adapter_says_how_to_merge_it(tmp_path: Path) -> None:
         gpt2c.from_pretrained(tmp_path)
 
 
+def test_an_adapter_is_merged(tmp_path: Path) -> None:
+    write_safetensors(tmp_path, {})
+    random, adapter = np.random.default_rng(2), tmp_path / "adapter"
+    adapter.mkdir()
+    tensors = {f"base_model.model.transformer.h.0.mlp.c_proj.lora_{part}.weight":
+               random.standard_normal(shape).astype("<f4")
+               for part, shape in (("A", (2, 64)), ("B", (16, 2)))}
+    write_tensors(adapter / "adapter_model.safetensors", tensors)
+    (adapter / "adapter_config.json").write_text(json.dumps(
+        {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["h.0.mlp.c_proj"]}))
+
+    def logits(**options: Any) -> Any:
+        llm = gpt2c.from_pretrained(tmp_path, device="cpu", gpu_arch="none", verify="off",
+                                    **options)
+        return gpt2c.Session(llm.plan, "cpu").prefill([[1, 2, 3]], logits=True).logits
+
+    assert abs(logits() - logits(adapter=adapter)).max() > 1e-2
+    (adapter / "adapter_config.json").write_text('{"peft_type": "IA3"}')
+    with pytest.raises(gpt2c.UnsupportedError, match="IA3"):
+        logits(adapter=adapter)
+
+
+def test_adapters_are_what_peft_makes_of_them(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    peft = pytest.importorskip("peft")
+    config = transformers.LlamaConfig(
+        vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64)
+    kinds: list[dict[str, Any]] = [
+        {"target_modules": ["q_proj", "v_proj"], "modules_to_save": ["lm_head", "norm"]},
+        {"target_modules": "all-linear", "use_rslora": True, "rank_pattern": {"q_proj": 5},
+         "alpha_pattern": {"layers.1.mlp.up_proj": 3}},
+        {"target_modules": ["embed_tokens", "o_proj"]}]
+    for seed, kind in enumerate(kinds):
+        torch.manual_seed(seed)
+        folder = tmp_path / str(seed)
+        model = transformers.AutoModelForCausalLM.from_config(config)
+        model.save_pretrained(folder)
+        model = peft.get_peft_model(model, peft.LoraConfig(
+            task_type="CAUSAL_LM", r=4, lora_alpha=6, **kind)).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.add_(torch.randn_like(parameter) * 0.1)
+            logits = model(torch.tensor([[3, 4, 5]])).logits[0, -1].numpy()
+        model.save_pretrained(folder / "adapter")
+        llm = gpt2c.from_pretrained(folder, adapter=folder / "adapter", device="cpu",
+                                    gpu_arch="none", verify="off")
+        got = gpt2c.Session(llm.plan, "cpu").prefill([[3, 4, 5]], logits=True).logits
+        assert got is not None and abs(got[0] - logits).max() < 1e-4 * abs(logits).max()
+
+
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_checkpoints_by_the_exporter_that_is_here(tmp_path: Path, kind: str) -> None:
     torch = pytest.importorskip("torch")
@@ -269,6 +322,17 @@ def test_checkpoints_by_the_exporter_that_is_here(tmp_path: Path, kind: str) -> 
         assert got is not None and abs(got[0] - logits.numpy()).max() < 1e-4 * abs(logits).max()
 
 
+def write_tensors(path: Path, tensors: dict[str, Any]) -> None:
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        part = tensor.tobytes()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape),
+                        "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
 def write_safetensors(folder: Path, config: dict[str, Any]) -> None:
     """A GPT-2 of two layers whose weights are random."""
     width, random = 16, np.random.default_rng(35)
@@ -280,14 +344,9 @@ def write_safetensors(folder: Path, config: dict[str, Any]) -> None:
                             "mlp.c_proj": (4 * width, width)}.items():
             shapes[f"h.{i}.{name}.weight"] = shape
             shapes[f"h.{i}.{name}.bias"] = shape[-1:]
-    header, data = {}, b""
-    for name, shape in shapes.items():
-        part = random.standard_normal(shape).astype("<f4").tobytes()
-        header["transformer." + name] = {"dtype": "F32", "shape": list(shape),
-                                         "data_offsets": [len(data), len(data) + len(part)]}
-        data += part
-    text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    write_tensors(folder / "model.safetensors",
+                  {"transformer." + name: random.standard_normal(shape).astype("<f4")
+                   for name, shape in shapes.items()})
     (folder / "config.json").write_text(json.dumps(
         {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": width, "n_layer": 2,
          "n_head": 2, "n_positions": 32, "vocab_size": 96, "eos_token_id": 5, **config}))

@@ -48,6 +48,12 @@ static cl::opt<std::string> tokenizerPath(
              "leaves it out (default: the model's folder)"),
     cl::value_desc("DIR"), category());
 static cl::opt<std::string>
+    adapterPath("adapter",
+                cl::desc("Folder of a LoRA adapter (adapter_config.json, "
+                         "adapter_model.safetensors) to merge into the weights of a checkpoint "
+                         "(default: the one in the model's folder, if there is one)"),
+                cl::value_desc("DIR"), category());
+static cl::opt<std::string>
     eosTokens("eos",
               cl::desc("Ids of the tokens that end an answer, or none (default: what "
                        "generation_config.json, config.json and the tokenizer say)"),
@@ -230,6 +236,8 @@ static llvm::Error checkFiles() {
   if (llvm::sys::fs::is_directory(modelPath))
     for (const char *name : {"model.onnx", "config.json", "model.safetensors.index.json"})
       ofFolder.push_back(modelPath + "/" + name);
+  for (const char *name : {"adapter_config.json", "adapter_model.safetensors"})
+    ofFolder.push_back((adapterPath.empty() ? folderOf(modelPath) : adapterPath) + "/" + name);
   for (const std::string &path : ofFolder)
     inputs.push_back({"the model", path});
   std::vector<FlagPath> outputs = outputFiles();
@@ -370,6 +378,7 @@ llvm::Expected<CompileFlags> compileFlags() {
     return eos.takeError();
   CompileFlags f{.model = modelPath,
                  .output = outputPath,
+                 .adapter = adapterPath,
                  .tokenizer = tokenizerPath,
                  .report = reportPath,
                  .tuning = tuningPath,

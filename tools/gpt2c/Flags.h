@@ -14,6 +14,7 @@ namespace gpt2c {
 
 struct CompileFlags {
   std::string model, output;
+  std::string adapter;                     ///< a folder; "": the model's, if it has one
   std::string tokenizer;                   ///< a folder, "none", or "": that of the model
   std::string report;                      ///< the HTML page; "": none
   std::string tuning;                      ///< the table of --tuning-file; "": none

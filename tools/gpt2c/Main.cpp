@@ -103,6 +103,7 @@ llvm::Error Compilation::readModel() {
   ImportOptions import;
   import.externalFile = checkWeightFile;
   import.precision = flags_.passes.precision;
+  import.adapter = flags_.adapter;
   auto module = importModel(flags_.model, import);
   if (!module)
     return module.takeError();

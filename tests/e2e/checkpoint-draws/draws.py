@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """draws.py COUNT [SEED]: draws checkpoints of every family, with sizes, biases, ties, rotations,
-windows, types of weights and shards as they come, compiles them and compares logits and greedy
-tokens of the CPU device with reference.py's in float64. Needs numpy and onnx, and the tools in
-PATH."""
+windows, types of weights, shards and LoRA adapters as they come, compiles them and compares logits
+and greedy tokens of the CPU device with reference.py's in float64. Needs numpy and onnx, and the
+tools in PATH."""
 import json
 import pathlib
 import random
@@ -13,6 +13,7 @@ import sys
 import numpy as np
 from onnx import numpy_helper
 
+from adapters import Adapter
 from reference import ACTIVATIONS, Model
 
 FAMILIES = ["gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text",
@@ -34,6 +35,8 @@ class Draw:
                   "torch_dtype": "float16", "use_cache": True,
                   "tie_word_embeddings": self.flag(), "bos_token_id": 1, "eos_token_id": [1, 2]}
         {"gpt2": self.gpt2, "gpt_neox": self.neox}.get(family, self.llama)()
+        self.adapter = Adapter(self) if self.flag() else None
+        self.merged = self.adapter.merged() if self.adapter else self.w
 
     def flag(self):
         return self.r.random() < 0.5
@@ -206,21 +209,22 @@ class Draw:
 
     def logits(self, ids):
         usual = {"head_dim": self.size}
-        return Model({**usual, **self.c}, self.w, self.ropes, self.windows).logits(ids)
+        return Model({**usual, **self.c}, self.merged, self.ropes, self.windows).logits(ids)
 
     # Files.
 
-    def bytes_of(self, name, dtype):
-        values = self.w[name].astype(np.float32)
+    @staticmethod
+    def bytes_of(values, dtype):
+        values = values.astype(np.float32)
         if dtype == "BF16":
             return (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()
         return values.astype({"F16": np.float16, "F32": np.float32}[dtype]).tobytes()
 
-    def shard(self, path, names, dtype):
+    def shard(self, path, tensors, dtype):
         header, data = {"__metadata__": {"format": "pt"}}, b""
-        for name in names:
-            part = self.bytes_of(name, dtype)
-            header[name] = {"dtype": dtype, "shape": self.w[name].shape,
+        for name, values in tensors.items():
+            part = self.bytes_of(values, dtype)
+            header[name] = {"dtype": dtype, "shape": values.shape,
                             "data_offsets": [len(data), len(data) + len(part)]}
             data += part
         text = json.dumps(header).encode()
@@ -232,14 +236,25 @@ class Draw:
         names = list(self.w)
         self.r.shuffle(names)
         if self.flag():
-            self.shard(folder / "model.safetensors", names, dtype)
+            self.shard(folder / "model.safetensors", {n: self.w[n] for n in names}, dtype)
             return
         half, files = len(names) // 2, {}
         for number, part in enumerate((names[:half], names[half:])):
             file = f"model-0000{number}.safetensors"
-            self.shard(folder / file, part, dtype)
+            self.shard(folder / file, {n: self.w[n] for n in part}, dtype)
             files.update({name: file for name in part})
         (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+
+    def save_adapter(self, folder):
+        """The flags with which it is found."""
+        if not self.adapter:
+            return []
+        apart = folder / "adapter" if self.flag() else folder
+        apart.mkdir(exist_ok=True)
+        (apart / "adapter_config.json").write_text(json.dumps(self.adapter.config))
+        self.shard(apart / "adapter_model.safetensors", self.adapter.tensors,
+                   self.r.choice(("F32", "F16", "BF16")))
+        return [] if apart == folder else [f"--adapter={apart}"]
 
 
 def run(*command):
@@ -254,12 +269,13 @@ def check(draw, folder, dtype):
     data, plan = folder / "data", folder / "p.plan"
     data.mkdir(parents=True)
     draw.save(folder, dtype)
+    flags = draw.save_adapter(folder)
     ids = draw.rng.integers(0, draw.vocabulary, (2, 37))
     for kind, array, name in (("input", ids, "input_ids"),
                               ("output", draw.logits(ids).astype(np.float32), "logits")):
         tensor = numpy_helper.from_array(array, name)
         (data / f"{kind}_0.pb").write_bytes(tensor.SerializeToString())
-    for command in (("gpt2c", folder, "-o", plan, "--gpu-arch=none", "--verify=off"),
+    for command in (("gpt2c", folder, "-o", plan, "--gpu-arch=none", "--verify=off", *flags),
                     ("gpt2c-run", plan, "--device=cpu", f"--test-data={data}", "--rtol=2e-5")):
         code, out, errors = run(*command)
         if code:
@@ -287,7 +303,8 @@ def main():
         wrong = check(draw, pathlib.Path("draw"), dtype)
         if wrong:
             failed += 1
-            print(f"FAIL: draw {i} of seed {seed}, {family}, {dtype}: {wrong}\n{draw.c}")
+            print(f"FAIL: draw {i} of seed {seed}, {family}, {dtype}: {wrong}\n{draw.c}\n"
+                  f"{draw.adapter and draw.adapter.config}")
     print(f"{count} draws, {failed} of them wrong")
     return 1 if failed else 0
 
