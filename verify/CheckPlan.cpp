@@ -71,7 +71,16 @@ private:
   bool leavesOut(const Scenario &s) const { return options_.brief && s.structural; }
   bool leavesOut(const Round &r) const { return leavesOut(reference_.scenarios()[r.scenarios[0]]); }
   Arithmetic arithmetic() const { return float64_ ? Arithmetic::Double : Arithmetic::Usual; }
+  /// In which the graph itself is off by what rounding may explain of the plan.
+  std::optional<Arithmetic> ownRounding() const {
+    if (graph_.isHalf() || float64_)
+      return Arithmetic::Stored;
+    if (graph_.isRounded() && options_.narrow != DType::F32)
+      return Arithmetic::Rounded;
+    return std::nullopt;
+  }
 
+  std::string precisionText() const { return options_.narrow == DType::F16 ? "fp16" : "bf16"; }
   std::string named(llvm::StringRef function) const {
     return "@" + function.str() + options_.suffix;
   }
@@ -125,9 +134,9 @@ private:
       return name + " has another shape";
     Difference d = compareRows(got, *expected, scale);
     const double tolerance = std::max(options_.tolerance, isBfloat ? bfloatRounding : 0);
-    const bool hasOwnRounding = graph_.isHalf() || float64_;
-    if (!d.lost && d.relative > tolerance && hasOwnRounding && !options_.byLoss) {
-      auto rounded = expectedBy(Arithmetic::Stored);
+    if (auto rounding = ownRounding();
+        rounding && !d.lost && d.relative > tolerance && !options_.byLoss) {
+      auto rounded = expectedBy(*rounding);
       if (!rounded)
         return rounded.takeError();
       d = compareRows(got, *expected, scale, &*rounded);
@@ -148,8 +157,11 @@ private:
     }
     noted(function, d);
     if (d.mostExplained > 0.5)
-      leaveOut(named(function) + ": the export's own half precision moves some rows by more than "
-                                 "half of what they are; what rounding decides is not compared");
+      leaveOut(named(function) + ": " +
+               (ownRounding() == Arithmetic::Rounded ? precisionText() + " of the graph itself"
+                                                     : "the export's own half precision") +
+               " moves some rows by more than half of what they are; what rounding decides is not "
+               "compared");
     if (d.beyond <= tolerance)
       return std::nullopt;
     return "error " + threeDigits(d.beyond + d.explained) + " of a row where " +

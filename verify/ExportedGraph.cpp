@@ -2,6 +2,7 @@
 
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
+#include "verify/RoundedGraph.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -325,7 +326,22 @@ ExecOptions ExportedGraph::execution(Arithmetic arithmetic) const {
 
 llvm::Expected<std::vector<Tensor>> ExportedGraph::run(llvm::ArrayRef<Tensor> arguments,
                                                        Arithmetic arithmetic) const {
-  return Executor(*function_, execution(arithmetic)).run(arguments);
+  const bool rounds = arithmetic == Arithmetic::Rounded;
+  return Executor(rounds ? *rounded_ : *function_, execution(arithmetic)).run(arguments);
+}
+
+llvm::Error ExportedGraph::roundTo(DType type) {
+  llvm::SmallVector<const Value *> data;
+  for (unsigned i = 0; i < function_->numArguments(); ++i) {
+    const Value *a = function_->argument(i);
+    if (a == argument("ids") || isFloat(a->type.dtype))
+      data.push_back(a);
+  }
+  auto rounded = roundedGraph(*function_, data, type);
+  if (!rounded)
+    return rounded.takeError();
+  rounded_ = std::move(*rounded);
+  return llvm::Error::success();
 }
 
 TokenIds ExportedGraph::text(int64_t tokens, uint64_t seed) const {

@@ -4,6 +4,7 @@
 #include "ir/Executor.h"
 #include "ir/Ports.h"
 
+#include <memory>
 #include <vector>
 
 namespace gpt2c {
@@ -35,6 +36,7 @@ enum class Arithmetic : uint8_t {
   Usual,  ///< single precision, or double where the graph has values of half precision
   Double, ///< double precision throughout
   Stored, ///< rounded to the type of each value as ONNX Runtime would: what the export itself gives
+  Rounded, ///< rounded to the type of roundTo(), which was called: what any plan in it might give
 };
 
 /// The imported function and what its ports mean to the plan. The function must outlive it.
@@ -58,6 +60,10 @@ public:
   Tensor asGiven(const Tensor &logits) const;
   /// Whether values are in half precision.
   bool isHalf() const { return half_; }
+  /// Makes Arithmetic::Rounded known; RoundedGraph.h says what is rounded. Of a graph that is not
+  /// in half precision.
+  llvm::Error roundTo(DType type);
+  bool isRounded() const { return rounded_ != nullptr; }
 
   /// Token ids are below this number, positions below the other; 0: not known.
   int64_t vocabulary() const { return vocabulary_; }
@@ -98,6 +104,7 @@ private:
   int64_t vocabulary_ = 0, positions_ = 0;
   SymbolMap known_; ///< sizes that every call has
   bool half_ = false;
+  std::shared_ptr<const Function> rounded_;
 };
 
 } // namespace gpt2c

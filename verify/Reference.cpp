@@ -103,7 +103,7 @@ llvm::Error Reference::add(Round &round, Scenario scenario) {
   longest_ = std::max(longest_, scenario.call.pastTokens() + scenario.call.tokens());
   round.scenarios.push_back(scenarios_.size());
   scenarios_.push_back(std::move(scenario));
-  outputs_.push_back({std::move(*outputs), {}, {}});
+  outputs_.push_back({std::move(*outputs), {}, {}, {}});
   return llvm::Error::success();
 }
 

@@ -92,12 +92,15 @@ ReferenceLimits PlanVerifier::limitsFor(const Module &module, const ExportedGrap
   return limits;
 }
 
-llvm::Error PlanVerifier::prepare(const Module &module) {
+llvm::Error PlanVerifier::prepare(const Module &module, DType narrow) {
   if (reference_)
     return llvm::Error::success();
   auto graph = ExportedGraph::of(*graph_, module);
   if (!graph)
     return graph.takeError();
+  if (narrow != DType::F32 && !graph->isHalf())
+    if (llvm::Error e = graph->roundTo(narrow))
+      return e;
   const ReferenceLimits limits = limitsFor(module, *graph);
   reference_ = Reference::make(std::move(*graph), mode_, limits);
   llvm::append_range(report_.unchecked, reference_->unchecked());
@@ -197,7 +200,7 @@ llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options
   const bool half = options.precision != DType::F32;
   const bool given = quantises(*graph_), ours = quantisesItself(options, given);
   const bool before = (half || ours || given) && before_.function(functions::forward);
-  if (llvm::Error e = prepare(module))
+  if (llvm::Error e = prepare(module, half && before ? options.precision : DType::F32))
     return e;
   if (before) {
     HostRunner runner(before_);

@@ -42,7 +42,8 @@ public:
   std::unique_ptr<plan::GoldenT> takeGolden() { return std::move(golden_); }
 
 private:
-  llvm::Error prepare(const Module &module);
+  /// `narrow`: the plan's precision, where rounding of the graph to it may explain what is off.
+  llvm::Error prepare(const Module &module, DType narrow = DType::F32);
   /// What the functions are judged over that lose by design: texts that `maker`, another form of
   /// the plan, makes by the model's probabilities; what prepare() made where it makes none.
   llvm::Error prepareOwnTexts(const Module &module, PlanRunner &maker);

@@ -42,6 +42,8 @@ Outcome compare(const Function &graph, const Module &plan, double tolerance = si
     out.message = llvm::toString(exported.takeError());
     return out;
   }
+  if (narrow != DType::F32)
+    llvm::cantFail(exported->roundTo(narrow));
   ReferenceLimits limits;
   if (const Value *kv = plan.function("forward")->argument("kv"))
     limits.context = kv->type.shape[4].constant().value_or(0);
@@ -365,6 +367,28 @@ TEST_F(CheckPlan, AnOverflowOfHalfPrecisionIsNamed) {
   EXPECT_EQ(out.code, ExitCode::Quality);
   EXPECT_TRUE(has(out.message, "fp16 overflows: @forward"));
   EXPECT_TRUE(has(out.message, "compile with --precision=bf16"));
+}
+
+TEST_F(CheckPlan, WhatRoundingMakesOfTheGraphItselfIsNoDefectOfAPlan) {
+  LongGpt other;
+  Op *qkv = other.queries->def();
+  Tensor changed(DType::F32, qkv->constant.shape());
+  for (int64_t i = 0; i < changed.count(); ++i)
+    changed.data<float>()[i] = float(qkv->constant.asDouble(i)) * (i % 7 ? 1.0F : 1.5F);
+  qkv->constant = changed;
+  for (auto [type, tight] : {std::pair(DType::F16, 1e-4), {DType::BF16, 1e-3}}) {
+    PassOptions options;
+    options.precision = type;
+    Module m = llvm::cantFail(gpt.compiled(options));
+    EXPECT_EQ(compare(gpt.function, m, tight).code, ExitCode::Quality) << "nothing was rounded";
+    Outcome out = compare(gpt.function, m, tight, VerifyMode::Fast, false, type);
+    EXPECT_EQ(out.code, ExitCode::Ok) << out.message;
+    EXPECT_GT(out.check("@forward")->error, tight);
+    EXPECT_GT(out.check("@forward")->tolerance, out.check("@forward")->error);
+    out = compare(gpt.function, llvm::cantFail(other.compiled(options)), tight, VerifyMode::Fast,
+                  false, type);
+    EXPECT_EQ(out.code, ExitCode::Quality);
+  }
 }
 
 TEST_F(CheckPlan, AGraphOfOtherPortsIsNotCompared) {
