@@ -139,7 +139,9 @@ static llvm::Error fuseIntoProducer(PassContext &ctx, Function &f, Op *quantize)
   }
   if (quantize->is(OpCode::Quantize)) {
     ctx.missed("the input of an int8 product is quantised in a launch of its own, since " + why,
-               quantize->locations);
+               quantize->locations)
+        .of("fusion")
+        .stoppedBy({why, x->def()});
     return llvm::Error::success();
   }
   Remark &remark = ctx.missed("fusion: what the model quantises is quantised in a launch of its "
