@@ -27,7 +27,8 @@ def from_pretrained(folder: PathLike, output: Optional[PathLike] = None, *, devi
 
     A folder with a `model.onnx`, or with safetensors of an architecture that the compiler knows, is
     compiled as it is, with the LoRA adapter that lies beside it or is named as `adapter`; any other
-    checkpoint is exported by PyTorch and Transformers, which must be installed for that. `output`: where the plan is kept; other options are those of compile().
+    checkpoint is exported by PyTorch and Transformers, which must be installed for that. `output`:
+    where the plan is kept; other options are those of compile().
     Nothing is downloaded."""
     path = Path(os.fspath(folder))
     if not path.is_dir():
