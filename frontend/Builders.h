@@ -43,12 +43,28 @@ template <ComposedReduction Kind> void composedByInput(NodeLowering &n) {
 }
 
 // Activations.cpp
+void celu(NodeLowering &n);
+void elu(NodeLowering &n);
+void leakyRelu(NodeLowering &n);
+void prelu(NodeLowering &n);
+void selu(NodeLowering &n);
+void softsign(NodeLowering &n);
+void thresholdedRelu(NodeLowering &n);
 void hardSigmoid(NodeLowering &n);
 void hardSwish(NodeLowering &n);
 void mish(NodeLowering &n);
 void quickGelu(NodeLowering &n);
 void softplus(NodeLowering &n);
 void swish(NodeLowering &n);
+
+// Conv.cpp
+void conv(NodeLowering &n);
+
+// Einsum.cpp
+void einsum(NodeLowering &n);
+
+// MatMulNBits.cpp
+void matmulNBits(NodeLowering &n);
 
 // Elementwise.cpp
 void castOp(NodeLowering &n);
@@ -58,6 +74,7 @@ void clip(NodeLowering &n);
 void dropoutByAttr(NodeLowering &n);
 void dropout(NodeLowering &n);
 void identity(NodeLowering &n);
+void roundOp(NodeLowering &n);
 void isInf(NodeLowering &n);
 void mean(NodeLowering &n);
 void mod(NodeLowering &n);
@@ -116,6 +133,7 @@ void gelu(NodeLowering &n);
 void layerNorm(NodeLowering &n);
 void logSoftmax(NodeLowering &n);
 void logSoftmaxFlattened(NodeLowering &n);
+void lpNormalization(NodeLowering &n);
 void rmsNorm(NodeLowering &n);
 void skipLayerNorm(NodeLowering &n);
 void skipRmsNorm(NodeLowering &n);

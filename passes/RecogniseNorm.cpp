@@ -9,6 +9,7 @@
 // deviation is the largest that a row of that width can have, at sizes from 2^-100 to 2^100, and
 // rows whose mean is up to 2^18 times as large as their deviation, or as many times smaller.
 // A chain in half precision may overflow where the op, which computes in f32, does not.
+#include "ir/Decimal.h"
 #include "passes/proof/ChainForm.h"
 #include "passes/proof/Probe.h"
 
@@ -234,7 +235,7 @@ static std::optional<NormParameters> normParameters(Function &f, Value *root, Va
   if (!(result.epsilon > -1e-12 && result.epsilon < 1))
     return miss.add("no epsilon explains its values");
   // Parameters are stored in single precision: the nearest float is what the exporter wrote.
-  result.epsilon = std::max(0.0, double(float(result.epsilon)));
+  result.epsilon = std::max(0.0, decimalOf(float(result.epsilon)));
   const char *formula = kind == NormKind::Layer ? "a layer norm" : "an RMS norm";
   auto differs = [&](double by) {
     return miss.add(std::string("it differs from ") + formula + " with epsilon " +

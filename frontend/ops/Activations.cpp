@@ -47,4 +47,52 @@ void mish(NodeLowering &n) {
   n.out(n.mul(x, n.emit(OpCode::Tanh, {softplusOf(n, x)})));
 }
 
+/// max(x, 0) + slope min(x, 0)
+static void leaky(NodeLowering &n, Value *slope) {
+  Value *x = n.in(0);
+  Value *positive = n.emit(OpCode::Relu, {x});
+  Value *negative = n.emit(OpCode::Min, {x, n.scalarLike(0, x)});
+  n.out(n.add(positive, n.mul(negative, slope)));
+}
+
+void leakyRelu(NodeLowering &n) { leaky(n, n.scalarLike(n.floatAttr("alpha", 0.01f), n.in(0))); }
+
+void prelu(NodeLowering &n) { leaky(n, n.in(1)); }
+
+/// gamma (max(x, 0) + alpha (exp(min(x, 0) / width) - 1))
+static void exponential(NodeLowering &n, double alpha, double gamma, double width) {
+  Value *x = n.in(0);
+  Value *negative = n.emit(OpCode::Min, {x, n.scalarLike(0, x)});
+  if (width != 1)
+    negative = n.div(negative, n.scalarLike(width, x));
+  Value *below = n.sub(n.emit(OpCode::Exp, {negative}), n.scalarLike(1, x));
+  Value *scaled = n.mul(below, n.scalarLike(alpha, x));
+  Value *y = n.add(n.emit(OpCode::Relu, {x}), scaled);
+  n.out(gamma == 1 ? y : n.mul(y, n.scalarLike(gamma, x)));
+}
+
+void elu(NodeLowering &n) { exponential(n, n.floatAttr("alpha", 1), 1, 1); }
+
+void celu(NodeLowering &n) {
+  const double alpha = n.floatAttr("alpha", 1);
+  exponential(n, alpha, 1, alpha);
+}
+
+void selu(NodeLowering &n) {
+  constexpr float alpha = 1.67326319217681884765625F, gamma = 1.05070102214813232421875F;
+  exponential(n, n.floatAttr("alpha", alpha), n.floatAttr("gamma", gamma), 1);
+}
+
+/// x / (1 + |x|)
+void softsign(NodeLowering &n) {
+  Value *x = n.in(0);
+  n.out(n.div(x, n.add(n.emit(OpCode::Abs, {x}), n.scalarLike(1, x))));
+}
+
+void thresholdedRelu(NodeLowering &n) {
+  Value *x = n.in(0);
+  Value *above = n.emit(OpCode::Greater, {x, n.scalarLike(n.floatAttr("alpha", 1), x)});
+  n.out(n.where(above, x, n.scalarLike(0, x)));
+}
+
 } // namespace gpt2c::onnxops

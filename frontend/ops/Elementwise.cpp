@@ -93,4 +93,17 @@ void pow(NodeLowering &n) {
   n.out(n.emit(OpCode::Pow, {x, n.cast(y, type)}));
 }
 
+/// To the nearest integer, halves to the even one: the part behind floor(x) is exact.
+void roundOp(NodeLowering &n) {
+  Value *x = n.in(0);
+  Value *below = n.emit(OpCode::Floor, {x});
+  Value *part = n.sub(x, below), *half = n.scalarLike(0.5, x), *one = n.scalarLike(1, x);
+  Value *pairs = n.emit(OpCode::Floor, {n.mul(below, half)});
+  Value *rest = n.sub(below, n.add(pairs, pairs));
+  Value *isOdd = n.equal(rest, one), *isHalf = n.equal(part, half);
+  Value *tie = n.emit(OpCode::And, {isHalf, isOdd});
+  Value *up = n.emit(OpCode::Or, {n.emit(OpCode::Greater, {part, half}), tie});
+  n.out(n.where(up, n.add(below, one), below));
+}
+
 } // namespace gpt2c::onnxops

@@ -8,6 +8,7 @@
 // that is a longer buffer is read so, too, but the present tensors have total_sequence_length rows.
 #include "frontend/Builders.h"
 #include "frontend/ops/AttentionParts.h"
+#include "ir/Decimal.h"
 
 #include <cmath>
 
@@ -108,7 +109,8 @@ private:
       return;
     double both = n.floatAttr("qk_norm_epsilon", 1e-6f);
     auto norm = [&](Value *x, unsigned weight, const char *epsilon) {
-      return n.emit(OpCode::RmsNorm, {x, n.in(weight)}, {{"epsilon", n.floatAttr(epsilon, both)}});
+      return n.emit(OpCode::RmsNorm, {x, n.in(weight)},
+                    {{"epsilon", decimalOf(float(n.floatAttr(epsilon, both)))}});
     };
     q_ = norm(q_, 14, "q_norm_epsilon");
     k_ = norm(k_, 15, "k_norm_epsilon");

@@ -1,4 +1,5 @@
 #include "frontend/Builders.h"
+#include "ir/Decimal.h"
 
 #include <limits>
 #include <numeric>
@@ -36,7 +37,8 @@ static Value *layerNormOf(NodeLowering &n, Value *x, Value *scale, Value *bias, 
   llvm::SmallVector<Value *, 3> operands{x, scale};
   if (bias)
     operands.push_back(bias);
-  Value *y = n.emit(OpCode::LayerNorm, operands, {{"axis", axis}, {"epsilon", epsilon}});
+  Value *y =
+      n.emit(OpCode::LayerNorm, operands, {{"axis", axis}, {"epsilon", decimalOf(float(epsilon))}});
   if (n.wants(firstStatistic) || n.wants(firstStatistic + 1)) {
     Value *mean = nullptr, *inverse = nullptr;
     statistics(n, x, n.axis(axis, x), epsilon, mean, inverse);
@@ -55,7 +57,7 @@ void layerNorm(NodeLowering &n) {
 }
 
 static Value *rmsNormOf(NodeLowering &n, Value *x, Value *scale, double epsilon) {
-  return n.emit(OpCode::RmsNorm, {x, scale}, {{"epsilon", epsilon}});
+  return n.emit(OpCode::RmsNorm, {x, scale}, {{"epsilon", decimalOf(float(epsilon))}});
 }
 
 /// 1 / sqrt(mean(x^2) + epsilon) over the axes from `axis` on, in single precision.
@@ -208,6 +210,22 @@ void softmaxFlattened(NodeLowering &n) {
 
 void logSoftmaxFlattened(NodeLowering &n) {
   flattened(n, [](NodeLowering &n, Value *x) { return logSoftmaxOf(n, x, -1); });
+}
+
+/// x / |x| along an axis, by absolute values or squares; zeros stay zeros.
+void lpNormalization(NodeLowering &n) {
+  Value *x = n.in(0);
+  const int64_t p = n.intAttr("p", 2), axis = n.axis(n.intAttr("axis", -1), x);
+  if (n.failed())
+    return;
+  if (p != 1 && p != 2)
+    return (void)n.invalid("p is " + llvm::Twine(p) + ", neither 1 nor 2");
+  Value *parts = p == 1 ? n.emit(OpCode::Abs, {x}) : n.mul(x, x);
+  Value *norm = n.reduce(OpCode::ReduceSum, parts, {axis}, true);
+  if (p == 2)
+    norm = n.emit(OpCode::Sqrt, {norm});
+  Value *isZero = n.equal(norm, n.scalarLike(0, x));
+  n.out(n.div(x, n.where(isZero, n.scalarLike(1, x), norm)));
 }
 
 } // namespace gpt2c::onnxops

@@ -221,7 +221,8 @@ std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxCont
     io.positions = most == any ? 0 : most; // no longer text runs, whatever positions there are
   }
   if (auto length = io.ids->type.shape[1].constant(); length && !io.positions && !maxContext)
-    return Obstacle{"its ids have a fixed length of " + std::to_string(*length)};
+    return Obstacle{"its ids have a fixed length of " + std::to_string(*length) +
+                    " (an export with an open length, by dynamic axes or shapes, has none)"};
   if (!io.positions && !maxContext)
     return Obstacle{"it has no table of positions that bounds its context; --max-context does"};
   for (Op *g : io.positionGathers) {

@@ -114,6 +114,12 @@ static Value *chooseIds(const Function &f, llvm::ArrayRef<TableRead> reads, std:
                                 "' is called so, but reads a table of another length than the "
                                 "logits"
                           : ": none or several of them are called ids or tokens");
+  for (const TableRead &r : reads)
+    for (const Value *v : r.leaves)
+      if (all.empty() && !v->def() && isInteger(v->type.dtype) && v->type.rank() != 2)
+        doubt = "the input '" + v->name + "' has " + std::to_string(v->type.rank()) +
+                (v->type.rank() == 1 ? " axis" : " axes") +
+                ", token ids have two, [batch, length]; an export with both generates text";
   return nullptr;
 }
 

@@ -709,6 +709,54 @@ PQKV, PKV = rand(2, 3, 2, 3, 4), rand(2, 5, 2, 2, 4)
 packed_heads("mha_packed", [PQKV], 1, [PQKV[:, :, :, i].reshape(2, 3, 8) for i in range(3)])
 packed_heads("mha_packed_kv", [MQ, PKV], 2, [MQ, *[PKV[:, :, :, i].reshape(2, 5, 8) for i in range(2)]])
 
+# Piecewise activations, to integers, unit vectors
+for op, opset, attrs in [("LeakyRelu", 16, {}), ("Elu", 6, {"alpha": 1.3}), ("Celu", 12, {"alpha": 1.7}), ("Selu", 6, {}),
+                         ("Softsign", 1, {}), ("ThresholdedRelu", 10, {"alpha": 0.4})]:
+    case(op.lower(), op, [X34 * 3], max(opset, 11), **attrs)
+case("leakyrelu_alpha", "LeakyRelu", [X34], 16, alpha=0.3)
+case("prelu", "PRelu", [X234, np.array([0.1, 0.5, -1, 2], F)], 16, constants=(1,))
+case("round", "Round", [np.array([-2.5, -1.5, -0.5, -0.2, 0.49999997, 0.5, 1.5, 2.5, 2.7, 8388609, 1e30, -1e-9], F)], 11)
+case("lpnormalization", "LpNormalization", [np.concatenate([X34, np.zeros((1, 4), F)])], 11)
+case("lpnormalization_1", "LpNormalization", [X34], 11, axis=0, p=1)
+
+# Convolutions of kernel 1
+CONV = {"x0": ["b", 6, "t"]}
+case("conv_point", "Conv", [rand(2, 6, 5), rand(4, 6, 1), rand(4)], 11, constants=(1, 2), dims=CONV, kernel_shape=[1])
+case("conv_point_2d", "Conv", [rand(2, 3, 2, 5), rand(4, 3, 1, 1)], 11, constants=(1,), dilations=[2, 2])
+
+# Einsum
+for name, equation, shapes, constants in [
+        ("scores", "bhid,bhjd->bhij", [(2, 3, 4, 5), (2, 3, 6, 5)], ()), ("values", "bhij,bjhd->bihd", [(2, 3, 4, 5), (2, 5, 3, 6)], ()),
+        ("implied", "kj, ik", [(4, 3), (2, 4)], ()), ("heads", "btd,dnh->btnh", [(2, 3, 8), (8, 2, 4)], (1,)),
+        ("merge", "btnh,nhd->btd", [(2, 3, 2, 4), (2, 4, 8)], (1,)), ("weight_first", "hd,btd->bth", [(6, 8), (2, 3, 8)], (0,)),
+        ("permute", "abc->cab", [(2, 3, 4)], ()), ("sum", "abc->b", [(2, 3, 4)], ()), ("outer", "bi,bj->bji", [(2, 3), (2, 4)], ()),
+        ("dots", "bi,bi->b", [(2, 3), (2, 3)], ()), ("sums", "bi,bj->b", [(2, 3), (2, 4)], ()),
+        ("two_left", "bxyc,bcz->bzxy", [(2, 3, 4, 5), (2, 5, 6)], ()), ("scalar", "i,i->", [(3,), (3,)], ())]:
+    case("einsum_" + name, "Einsum", [rand(*shape) for shape in shapes], 12, constants=constants, equation=equation)
+
+
+def nbits(name, bits, block, zeros, k=40, n=6, bias=False):
+    blocks = -(-k // block)
+    def packed(count):
+        return RNG.integers(0, 256, count).astype(np.uint8)
+    inputs = [rand(2, 3, k), packed((n, blocks, block * bits // 8)), rand(n * blocks), None, None, None]
+    if zeros:
+        inputs[3] = packed(n * -(-blocks * bits // 8)) if zeros == "packed" else rand(n * blocks) + 8
+    if bias:
+        inputs[5] = rand(n)
+    while inputs[-1] is None:
+        inputs.pop()
+    case("matmul_nbits_" + name, "MatMulNBits", inputs, 17, domain=MS,
+         constants=tuple(i for i, a in enumerate(inputs) if i and a is not None), K=k, N=n, bits=bits,
+         block_size=block)
+
+
+nbits("4", 4, 32, None)
+nbits("4_zeros", 4, 16, "packed")
+nbits("4_bias", 4, 16, "packed", k=64, bias=True)
+nbits("8", 8, 32, "packed")
+
+
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
     bad = 0

@@ -25,6 +25,7 @@ PROGRAMS = {
                                {"gpt2c": "exit 0", "e2e_engine": "echo no engine >&2; exit 4"}),
     "no grammars": (["e2e.grammars"],
                     {"gpt2c": "exit 0", "e2e_grammars": "echo no grammars >&2; exit 4"}),
+    "no registry of packages": (["e2e.smollm2"], {"python3": "exit 1"}),
     "a GPU without clusters": (["e2e.run-clusters-gpu", "e2e.run-shares-gpu"],
                                {name: "exit 0" for name in ("gpt2c", "gpt2c-run", "gpt2c-dump",
                                                             "python3")}),

@@ -283,7 +283,10 @@ llvm::Error Compilation::write() {
 
 llvm::Error compile() {
   auto flags = compileFlags();
-  return flags ? Compilation(std::move(*flags)).run() : flags.takeError();
+  if (!flags)
+    return flags.takeError();
+  takeContext(*flags);
+  return Compilation(std::move(*flags)).run();
 }
 
 } // namespace

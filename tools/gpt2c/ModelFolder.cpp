@@ -1,5 +1,6 @@
 #include "tools/gpt2c/ModelFolder.h"
 
+#include "passes/proof/PositionProof.h"
 #include "runtime/text/ChatTemplate.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -173,12 +174,29 @@ rt::ModelTexts readModelTexts(const CompileFlags &flags, const rt::Tokenizer *to
   return out;
 }
 
-int64_t positionsOf(const CompileFlags &flags) {
-  const Object config = readObject(inFolder(folderOf(flags.model), "config.json"));
+static int64_t positionsOf(const Object &config) {
   for (const char *key : {"max_position_embeddings", "n_positions"})
     if (auto positions = config.getInteger(key); positions && *positions > 0)
       return *positions;
   return 0;
+}
+
+int64_t positionsOf(const CompileFlags &flags) {
+  return positionsOf(readObject(inFolder(folderOf(flags.model), "config.json")));
+}
+
+void takeContext(CompileFlags &flags) {
+  const Object config = readObject(inFolder(folderOf(flags.model), "config.json"));
+  const bool turns = llvm::any_of(llvm::ArrayRef{"rope_theta", "rope_scaling", "rope_parameters",
+                                                 "rotary_emb_base", "rotary_pct", "rotary_dim"},
+                                  [&](const char *key) { return config.get(key) != nullptr; });
+  const int64_t positions = turns ? positionsOf(config) : 0;
+  if (flags.maxContext || positions == 0 || positions >= comparedTokens)
+    return;
+  flags.maxContext = flags.passes.maxContext = positions;
+  llvm::errs() << "note: the plan holds " << positions
+               << " tokens of a sequence, as many as config.json says the model is for; "
+                  "--max-context holds more\n";
 }
 
 } // namespace gpt2c

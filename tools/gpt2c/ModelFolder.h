@@ -16,4 +16,9 @@ rt::ModelTexts readModelTexts(const CompileFlags &flags, const rt::Tokenizer *to
 /// Tokens of a sequence that config.json says the model is for; 0: it does not say.
 int64_t positionsOf(const CompileFlags &flags);
 
+/// Sets the context of a model that turns its queries and keys, whose graph knows no end, to the
+/// tokens that config.json says it is for, where these are fewer than a plan holds by default and
+/// --max-context does not say otherwise.
+void takeContext(CompileFlags &flags);
+
 } // namespace gpt2c

@@ -6,6 +6,10 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <chrono>
+#include <cmath>
 
 namespace gpt2c {
 
@@ -43,6 +47,7 @@ public:
     const std::vector<std::string> broken = limitsExceeded(result.quantised, gate_.limits);
     if (broken.empty())
       return result;
+    tellHowLong();
     auto ranked = sensitivities();
     if (!ranked)
       return ranked.takeError();
@@ -80,11 +85,39 @@ private:
                          reason + ". Choose another scheme (--quantize), or wider limits");
   }
 
-  llvm::Expected<std::vector<LayerSensitivity>> sensitivities() {
+  llvm::StringSet<> layersInInt8() const {
     llvm::StringSet<> all;
     for (auto &op : module_.function(functions::forward)->ops())
       if (treatmentOf(*op, options_.quantize).first != Treatment::Keep)
         all.insert(layerName(*op));
+    return all;
+  }
+
+  /// Of the text, where `most` bounds it (0: nothing does).
+  int64_t tokensOf(int64_t most) const {
+    const auto all = int64_t(tokens_.size());
+    return most ? std::min(most, all) : all;
+  }
+
+  /// Each layer is an evaluation, and so is each step of the search over how many are kept; by the
+  /// time that the first evaluation took.
+  void tellHowLong() {
+    const size_t layers = layersInInt8().size(), steps = llvm::Log2_64_Ceil(layers + 1);
+    planned_ += layers + steps;
+    plannedTokens_ +=
+        int64_t(layers) * tokensOf(gate_.rankTokens) + int64_t(steps) * tokensOf(gate_.maxTokens);
+    if (gate_.estimate)
+      gate_.estimate("int8 in all layers is beyond a limit: " + llvm::Twine(layers) +
+                     " layers are ranked by an evaluation each, about " + secondsLeft());
+  }
+
+  std::string secondsLeft() const {
+    const double each = seconds_ / double(std::max<int64_t>(doneTokens_, 1));
+    return std::to_string(int64_t(std::ceil(each * double(plannedTokens_ - doneTokens_)))) + " s";
+  }
+
+  llvm::Expected<std::vector<LayerSensitivity>> sensitivities() {
+    const llvm::StringSet<> all = layersInInt8();
     std::vector<LayerSensitivity> out;
     for (auto &layer : all) {
       llvm::StringSet<> others = all;
@@ -103,7 +136,9 @@ private:
   llvm::Expected<GateResult> measure(const llvm::StringSet<> &keep, int64_t maxTokens,
                                      const llvm::Twine &what) {
     if (gate_.progress)
-      gate_.progress(what);
+      gate_.progress("evaluation " + llvm::Twine(done_ + 1) + " of " + llvm::Twine(planned_) +
+                     ", " + what + (done_ ? "; about " + secondsLeft() + " left" : std::string()));
+    const auto begun = std::chrono::steady_clock::now();
     PassOptions options = options_;
     for (auto &name : keep)
       options.quantize.keep.insert(name.first());
@@ -115,6 +150,9 @@ private:
     rt::Result<std::vector<QualityReport>> reports = evaluate(models, true, tokens_, eval);
     if (!reports)
       return toError(reports.status());
+    ++done_;
+    doneTokens_ += tokensOf(maxTokens);
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     return GateResult{.baseline = (*reports)[0], .quantised = (*reports)[1], .kept = {}};
   }
 
@@ -137,6 +175,9 @@ private:
   const rt::Tokens &tokens_;
   const GateOptions &gate_;
   Model base_;
+  size_t done_ = 0, planned_ = 1; // evaluations; those planned are the most that there may be
+  int64_t doneTokens_ = 0, plannedTokens_ = tokensOf(gate_.maxTokens);
+  double seconds_ = 0;
 };
 
 } // namespace

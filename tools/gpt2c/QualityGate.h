@@ -12,8 +12,8 @@ struct GateOptions {
   int64_t rankTokens = 0; ///< of the text, to rank the layers
   int64_t window = 512;   ///< tokens a sequence; at most the model's context
   OpenForward open;
-  /// Told what is being done, for people who wait.
-  std::function<void(const llvm::Twine &)> progress = nullptr;
+  /// Told what is being done, for people who wait; and once, where it will take long, how long.
+  std::function<void(const llvm::Twine &)> progress = nullptr, estimate = nullptr;
 };
 
 /// A layer and what int8 in it alone does to the logits.

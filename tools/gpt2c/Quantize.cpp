@@ -236,6 +236,10 @@ static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline, cons
   gate.progress = [&](const llvm::Twine &what) {
     show("quality on " + llvm::Twine(runner.name) + ": " + what);
   };
+  gate.estimate = [&](const llvm::Twine &what) {
+    show("");
+    llvm::errs() << "note: quality on " << runner.name << ": " << what << "\n";
+  };
   auto result = holdQuality(ctx.module(), ctx.options(), pipeline, *tokens, gate);
   show("");
   if (!result)

@@ -186,8 +186,8 @@ TEST(ImportErrors, AllUnsupportedNodesAtOnce) {
   OnnxGraph g(13);
   g.import("com.example", 4);
   g.input("x", {2, 3});
-  g.node("Celu", {"x"}, {"a"}, "c1");
-  g.node("Celu", {"a"}, {"b"}, "c2");
+  g.node("Atan", {"x"}, {"a"}, "c1");
+  g.node("Atan", {"a"}, {"b"}, "c2");
   g.node("Wonder", {"b"}, {"c"}, "w", "com.example");
   g.node("Gelu", {"x"}, {"d"}, "g");
   setFloat(g.node("Attention", {"x", "x", "x"}, {"e"}, "early"), "scale", 1);
@@ -196,7 +196,7 @@ TEST(ImportErrors, AllUnsupportedNodesAtOnce) {
   g.output("y");
   expectFailure(g, ExitCode::Unsupported,
                 {"6 nodes of the model",
-                 "Celu (opset 13), 2 nodes: 'c1', 'c2': operator not supported",
+                 "Atan (opset 13), 2 nodes: 'c1', 'c2': operator not supported",
                  "com.example.Wonder (opset 4), 1 node: 'w': domain not supported",
                  "Gelu (opset 13), 1 node: 'g': it exists from opset 20 on",
                  "Attention (opset 13), 1 node: 'early': it exists from opset 23 on",
@@ -225,6 +225,54 @@ TEST(ImportErrors, UnsupportedFormsOfSupportedOperators) {
   condition.node("If", {"c"}, {"y"}, "branch");
   condition.output("y");
   expectFailure(condition, ExitCode::Unsupported, {"If (opset 13)", "condition is not a constant"});
+}
+
+TEST(ImportErrors, ConvolutionsThatAreNoProducts) {
+  for (const char *attribute : {"kernel", "strides", "pads"}) {
+    OnnxGraph g(13);
+    const bool isWide = attribute == std::string("kernel");
+    g.input("x", {1, 4, 8});
+    g.input("w", {2, 4, isWide ? 3 : 1});
+    auto &node = g.node("Conv", {"x", "w"}, {"y"}, "conv");
+    if (!isWide)
+      setInts(node, attribute, {2, 2});
+    g.output("y");
+    expectFailure(g, ExitCode::Unsupported, {"Conv (opset 13)", "of kernel 1, stride 1"});
+  }
+}
+
+TEST(ImportErrors, EquationsOfEinsum) {
+  auto expect = [](const char *equation, ExitCode code, const char *part) {
+    OnnxGraph g(13);
+    g.input("x", {2, 3});
+    g.input("y", {3, 4});
+    setString(g.node("Einsum", {"x", "y"}, {"z"}, "sum"), "equation", equation);
+    g.output("z");
+    expectFailure(g, code, {"'sum'", part});
+  };
+  expect("...i,ij->...j", ExitCode::Unsupported, "'...' is not supported");
+  expect("ii,ij->j", ExitCode::Unsupported, "a diagonal, 'ii'");
+  expect("ij->j", ExitCode::InvalidModel, "no equation of 2 inputs");
+  expect("ij,jk->il", ExitCode::InvalidModel, "'l' twice, or of no input");
+  expect("ij,jk->ii", ExitCode::InvalidModel, "'i' twice, or of no input");
+  expect("ij,jkl->il", ExitCode::InvalidModel, "'jkl' names 3 axes");
+  expect("i1,jk->i", ExitCode::InvalidModel, "no equation");
+}
+
+TEST(ImportErrors, WeightsOfAFewBits) {
+  OnnxGraph g(17);
+  g.import("com.microsoft", 1);
+  g.input("x", {1, 32});
+  g.input("q", {4, 1, 16}, onnx::TensorProto::UINT8);
+  g.input("scales", {4});
+  auto &node = g.node("MatMulNBits", {"x", "q", "scales"}, {"y"}, "few", "com.microsoft");
+  setInt(node, "K", 32);
+  setInt(node, "N", 4);
+  setInt(node, "block_size", 32);
+  g.output("y");
+  expectFailure(g, ExitCode::Unsupported, {"MatMulNBits", "have to be constants"});
+  setInt(node, "bits", 3);
+  expectFailure(g, ExitCode::Unsupported, {"weights of 3 bits", "2, 4 and 8"});
 }
 
 TEST(ImportErrors, UnsupportedQuantisation) {

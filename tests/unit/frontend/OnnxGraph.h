@@ -91,5 +91,11 @@ inline void setFloat(onnx::NodeProto &n, const std::string &name, float v) {
   a->set_type(onnx::AttributeProto::FLOAT);
   a->set_f(v);
 }
+inline void setString(onnx::NodeProto &n, const std::string &name, const std::string &v) {
+  auto *a = n.add_attribute();
+  a->set_name(name);
+  a->set_type(onnx::AttributeProto::STRING);
+  a->set_s(v);
+}
 
 } // namespace gpt2c::test
