@@ -119,7 +119,7 @@ static Value *chooseIds(const Function &f, llvm::ArrayRef<TableRead> reads, std:
       if (all.empty() && !v->def() && isInteger(v->type.dtype) && v->type.rank() != 2)
         doubt = "the input '" + v->name + "' has " + std::to_string(v->type.rank()) +
                 (v->type.rank() == 1 ? " axis" : " axes") +
-                ", token ids have two, [batch, length]; an export with both generates text";
+                " where token ids have two, [batch, length]";
   return nullptr;
 }
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import shutil
@@ -129,10 +130,14 @@ def dynamo(torch: Any, module: Any, path: str) -> None:
 
 def torchscript(torch: Any, module: Any, path: str) -> None:
     axes = {0: "batch", 1: "seq"}
+    # Before 2.5 there was no other way, and no word for it.
+    known = inspect.signature(torch.onnx.export).parameters.values()
+    named = any(p.name == "dynamo" or p.kind is p.VAR_KEYWORD for p in known)
+    options = {"dynamo": False} if named else {}
     torch.onnx.export(module, (torch.zeros((2, 8), dtype=torch.int64),), path,
                       input_names=["input_ids"], output_names=["logits"],
                       opset_version=TORCHSCRIPT_OPSET,
-                      dynamic_axes={"input_ids": axes, "logits": axes}, dynamo=False)
+                      dynamic_axes={"input_ids": axes, "logits": axes}, **options)
 
 
 def missing_packages() -> list[str]:

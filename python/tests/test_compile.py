@@ -230,6 +230,16 @@ def test_a_checkpoint_goes_through_the_exporter(tmp_path: Path, monkeypatch: pyt
         assert calls[-1]["dynamic_axes"]["logits"] == {0: "batch", 1: "seq"}
 
 
+def test_old_exporters_know_no_dynamo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def export(module: Any, arguments: Any, path: str, input_names: Any, output_names: Any,
+               opset_version: int, dynamic_axes: Any) -> None:
+        shutil.copy(SAMPLE / "model.onnx", path)
+
+    stand_in(monkeypatch, tmp_path, False, export)
+    llm = gpt2c.from_pretrained(tmp_path, device="cpu", gpu_arch="none", verify="off")
+    assert llm.generate("She opened the door and", GREEDY)[0].outputs[0].text == " the door opened."
+
+
 def test_what_no_exporter_can_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def export(*_: Any, **options: Any) -> None:
         raise RuntimeError("no " + ("dynamo" if options["dynamo"] else "script"))
