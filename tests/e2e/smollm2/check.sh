@@ -11,7 +11,7 @@ fetched() {
   [ -f "$folder/config.json" ] && return
   rm -rf packages fetched
   mkdir -p "$XDG_CACHE_HOME"
-  python3 -m pip install --quiet --target packages gguf safetensors &&
+  python3 -m pip install --quiet --no-compile --target packages gguf safetensors &&
     PYTHONPATH=$PWD/packages python3 "$GPT2C_SOURCE_DIR/examples/chat/smollm2.py" fetched &&
     mv fetched "$folder"
 }
