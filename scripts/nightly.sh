@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # scripts/nightly.sh [BUILD] [SEED]: what is too long for every change. Tests of which every change
 # runs a part or none (GPT2C_NIGHTLY, `ctest -C Nightly`), the wheel of the Python package in an
-# environment of its own (scripts/check-wheel.sh), checkpoints by the versions of PyTorch that people
-# have (scripts/check-torch.sh), both commands of the README on machines that have
-# nothing (scripts/check-bare.sh), everything that can be sanitized (scripts/sanitized.sh all), ten
+# environment of its own (scripts/check-wheel.sh), checkpoints by the versions of PyTorch that
+# people have (scripts/check-torch.sh), both commands of the README on machines that have nothing
+# (scripts/check-bare.sh), everything that can be sanitized (scripts/sanitized.sh all), ten
 # minutes of each fuzz target (scripts/fuzz.sh), and, drawn from SEED, which by default is the
 # number of the day, answers by 1,000 JSON schemas (tests/e2e/run-grammars) and 2,000 graphs with a
 # changed meaning against ONNX Runtime (tests/meaning). Failures stay in BUILD/nightly.

@@ -1,5 +1,5 @@
 // com.microsoft.MatMulNBits: a product with weights of a few bits, which become floating point.
-// https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#commicrosoftmatmulnbits
+// docs/ContribOperators.md of ONNX Runtime: com.microsoft.MatMulNBits.
 #include "frontend/Builders.h"
 
 namespace gpt2c::onnxops {

