@@ -6,7 +6,7 @@ if(NOT OPENBLAS_INCLUDE OR NOT OPENBLAS_STATIC)
   message(FATAL_ERROR "cblas.h or libopenblas.a not found. Install libopenblas-dev, or run scripts/setup.sh")
 endif()
 set(blas_entry_points cblas_sgemm cblas_dgemm cblas_sgemv cblas_dgemv openblas_set_num_threads openblas_get_num_threads
-  gpt2cBlasHasRoom)
+  gpt2cBlasHasRoom gpt2cProductThreads gpt2cSetProductThreads)
 set(blas_out "${CMAKE_BINARY_DIR}/generated/blas")
 set(blas_undefined "")
 set(blas_exports "")

@@ -3,6 +3,7 @@
 //
 // Each of its threads maps a buffer of 128 MiB, some of them while the library is loaded, and tries
 // for ever where the system refuses. Whether there is room is asked before.
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -26,6 +27,14 @@ __attribute__((visibility("default"))) int gpt2cBlasHasRoom(int threads) {
   return 1;
 }
 
+/// Threads of products. OpenBLAS computes each part of one on the thread that asks.
+static atomic_int productThreads = 1;
+
+__attribute__((visibility("default"))) int gpt2cProductThreads(void) { return productThreads; }
+__attribute__((visibility("default"))) void gpt2cSetProductThreads(int threads) {
+  productThreads = threads;
+}
+
 /// Half of the address space is left for what is multiplied.
 static void chooseThreads(void) {
   const char *given = getenv("OPENBLAS_NUM_THREADS");
@@ -33,8 +42,11 @@ static void chooseThreads(void) {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   if (threads < 1 || threads > cores)
     threads = cores;
-  if (threads > 1 && !gpt2cBlasHasRoom(2 * (int)threads))
+  if (threads > 1 && !gpt2cBlasHasRoom(2 * (int)threads)) {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    threads = 1;
+  }
+  productThreads = (int)threads;
 }
 
 /// Priority 101: before OpenBLAS's own constructor, which reads the variables. A kernel that the

@@ -4,6 +4,7 @@
 #include "ir/ops/Blas.h"
 #include "ir/ops/Common.h"
 #include "ir/ops/Quantize.h"
+#include "ir/ops/RowProduct.h"
 
 #include <algorithm>
 
@@ -141,25 +142,6 @@ void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wSc
   }
 }
 
-/// The product with dequantised weights.
-template <typename T>
-void weightsOnly(const T *x, const int8_t *w, llvm::ArrayRef<float> wScale, int64_t wGroup, Sizes s,
-                 T *y) {
-  constexpr int64_t block = 256;
-  std::vector<T> wide(std::min(block, s.n) * s.k);
-  for (int64_t column = 0; column < s.n; column += block) {
-    int64_t columns = std::min(block, s.n - column);
-    for (int64_t j = 0; j < columns; ++j)
-      for (int64_t g = 0; g < s.k / wGroup; ++g) {
-        T scale = wScale[(column + j) * (s.k / wGroup) + g];
-        for (int64_t i = g * wGroup; i < (g + 1) * wGroup; ++i)
-          wide[j * s.k + i] = T(w[(column + j) * s.k + i]) * scale;
-      }
-    matrixProduct<T>({x, s.k}, {wide.data(), s.k, true}, {y + column, s.n}, s.m, columns, s.k,
-                     false);
-  }
-}
-
 } // namespace
 
 template <typename T> static QuantizedRows quantizedRows(EvalContext &c, Sizes s) {
@@ -207,7 +189,8 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOpera
     T *y = out.data<T>();
     int64_t wGroup = s.k / wGroups;
     if (x.dtype() != DType::I8 && !c.has(XScale) && c.op().intAttr("x_group") < 0) {
-      weightsOnly(x.data<T>(), w.data<int8_t>(), wScale, wGroup, s, y);
+      rowProduct<T>({x.data<T>(), s.k}, {w.data<int8_t>(), s.k, true},
+                    {wScale.data(), wGroups, wGroup}, {y, s.n}, s.m, s.n, s.k);
     } else {
       QuantizedRows rows = quantizedRows<T>(c, s);
       llvm::ArrayRef<int32_t> offset;

@@ -1,9 +1,10 @@
 // Matrix products in which a row of the result depends on its own row of A, and on B, alone: bit
-// for bit the same whatever other rows there are, and for any number of threads. BLAS changes the
-// order of its sums with the number of rows.
+// for bit the same whatever other rows there are, for any number of threads and at every level of
+// the CPU. BLAS changes the order of its sums with the number of rows.
 #pragma once
 
 #include "ir/ops/Blas.h"
+#include "ir/ops/CpuLevel.h"
 
 namespace gpt2c {
 
@@ -21,7 +22,13 @@ private:
   bool before_;
 };
 
-/// matrixProduct() in one order of sums. With L = 8 lanes in F32 and 4 in F64:
+/// Of B's row j and elements g * group .. of K: data[j * stride + g]. Without data all are 1.
+struct RowScales {
+  const float *data = nullptr;
+  int64_t stride = 0, group = 0;
+};
+
+/// matrixProduct() in one order of sums. With L = 16 lanes in F32 and 8 in F64:
 /// - B transposed: of each 1024 elements of K, element k is added to lane k mod L by a fused
 ///   multiply-add, then lane l + L/2 to lane l, l + L/4, ...; those parts are added up in their
 ///   order, behind C where it accumulates;
@@ -29,10 +36,13 @@ private:
 /// An element of A that is 0 changes nothing where B is finite.
 template <typename T>
 void rowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n, int64_t k,
-                bool accumulate);
-/// The same without vector instructions, as processors without AVX2 compute it.
+                bool accumulate, CpuLevel level = machineLevel());
+
+/// C[m, n] = A[m, k] (scales B)[n, k]^T with B in int8: the order of rowProduct(), in which parts
+/// end where groups do too and are multiplied by their scale and added by a fused multiply-add. K is
+/// a multiple of the group.
 template <typename T>
-void portableRowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n,
-                        int64_t k, bool accumulate);
+void rowProduct(Matrix<const T> a, Matrix<const int8_t> b, RowScales scales, Matrix<T> c, int64_t m,
+                int64_t n, int64_t k, CpuLevel level = machineLevel());
 
 } // namespace gpt2c

@@ -14,6 +14,9 @@ namespace gpt2c {
 
 using rt::cuda::CudaDevice;
 
+/// Of cpu/blas_kernels.c.
+extern "C" int gpt2cProductThreads();
+
 namespace {
 
 constexpr int gpuSamples = 10, cpuSamples = 4;
@@ -152,38 +155,42 @@ double millisecondsOf(const std::function<void()> &work) {
 }
 
 rt::Result<Peak> cpuPeak() {
-  const size_t threads = openblas_get_num_threads();
+  const size_t threads = size_t(gpt2cProductThreads());
   constexpr size_t perThread = size_t(16) << 20; // 128 MiB: no cache holds it
   std::vector<uint64_t> data(threads * perThread, 1);
   std::vector<uint64_t> sums(threads);
-  auto read = leastMilliseconds(cpuSamples, [&]() -> rt::Result<double> {
+  auto onAll = [&](auto work) -> rt::Result<double> {
     return millisecondsOf([&] {
       std::vector<std::thread> workers;
       for (size_t t = 0; t < threads; ++t)
-        workers.emplace_back([&, t] {
-          uint64_t sum = 0;
-          for (size_t i = t * perThread; i < (t + 1) * perThread; ++i)
-            sum += data[i];
-          sums[t] = sum;
-        });
+        workers.emplace_back([&work, t] { work(t); });
       for (std::thread &w : workers)
         w.join();
+    });
+  };
+  auto read = leastMilliseconds(cpuSamples, [&] {
+    return onAll([&](size_t t) {
+      uint64_t sum = 0;
+      for (size_t i = t * perThread; i < (t + 1) * perThread; ++i)
+        sum += data[i];
+      sums[t] = sum;
     });
   });
   if (!read)
     return read.status();
   constexpr int n = 1024;
-  std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f), c(n * n);
-  auto product = leastMilliseconds(cpuSamples, [&]() -> rt::Result<double> {
-    return millisecondsOf([&] {
+  std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f), c(threads * n * n);
+  openblas_set_num_threads(1);
+  auto product = leastMilliseconds(cpuSamples, [&] {
+    return onAll([&](size_t t) {
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1, a.data(), n, b.data(), n, 0,
-                  c.data(), n);
+                  c.data() + t * n * n, n);
     });
   });
   if (!product)
     return product.status();
-  return Peak{double(data.size()) * 8 / *read * 1e3, 2.0 * n * n * n / *product * 1e3,
-              "summing an array with all threads; a product of 1024 x 1024 in fp32"};
+  return Peak{double(data.size()) * 8 / *read * 1e3, 2.0 * double(threads) * n * n * n / *product * 1e3,
+              "summing an array with all threads; products of 1024 x 1024 in fp32, one each"};
 }
 
 } // namespace

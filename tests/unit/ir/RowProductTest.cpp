@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -24,6 +26,7 @@ template <typename T> class RowProduct : public testing::Test {
 protected:
   std::mt19937 random{1};
   std::vector<T> a, b;
+  CpuLevel level = machineLevel();
 
   std::vector<T> waves(int64_t count) {
     std::vector<T> v(count);
@@ -41,7 +44,7 @@ protected:
   std::vector<T> product(Sizes s, bool transposed, const std::vector<T> &before = {}) const {
     std::vector<T> c = before.empty() ? std::vector<T>(s.m * s.n, T(NAN)) : before;
     rowProduct<T>({a.data(), s.k}, rightOf(s, transposed), {c.data(), s.n}, s.m, s.n, s.k,
-                  !before.empty());
+                  !before.empty(), level);
     return c;
   }
   static bool sameBits(const T *x, const T *y, int64_t count) {
@@ -93,23 +96,93 @@ TYPED_TEST(RowProduct, ARowHasTheSameBitsAloneAndAmongOthers) {
     }
 }
 
-TYPED_TEST(RowProduct, VectorsAndThreadsHaveTheBitsOfTheFormula) {
+/// The formula of RowProduct.h, one element after the other.
+template <typename T>
+T formula(const T *a, const T *b, int64_t step, int64_t k, bool transposed, const T *before) {
+  constexpr int64_t lanes = 64 / sizeof(T), part = 1024;
+  T sum = before ? *before : T(0);
+  if (!transposed) {
+    for (int64_t i = 0; i < k; ++i)
+      sum = std::fma(a[i], b[i * step], sum);
+    return sum;
+  }
+  for (int64_t from = 0; from < k; from += part) {
+    T lane[lanes] = {};
+    for (int64_t i = 0; i < std::min(part, k - from); ++i)
+      lane[i % lanes] = std::fma(a[from + i], b[from + i], lane[i % lanes]);
+    for (int64_t half = lanes / 2; half; half /= 2)
+      for (int64_t l = 0; l < half; ++l)
+        lane[l] += lane[l + half];
+    sum = from || before ? sum + lane[0] : lane[0];
+  }
+  return sum;
+}
+
+TYPED_TEST(RowProduct, EveryLevelAndNumberOfThreadsHasTheBitsOfTheFormula) {
   using T = TypeParam;
   const int threads = productThreads();
   for (auto [m, n, k] : kSizes)
     for (bool transposed : {true, false})
       for (bool accumulate : {false, true}) {
         this->make({m, n, k});
-        std::vector<T> before = accumulate ? this->waves(m * n) : std::vector<T>();
-        ASSERT_TRUE(setProductThreads(3));
-        const std::vector<T> c = this->product({m, n, k}, transposed, before);
-        ASSERT_TRUE(setProductThreads(threads));
-        before.resize(m * n);
-        portableRowProduct<T>({this->a.data(), k}, this->rightOf({m, n, k}, transposed),
-                              {before.data(), n}, m, n, k, accumulate);
-        ASSERT_TRUE(this->sameBits(c.data(), before.data(), m * n))
-            << m << " x " << n << " x " << k;
+        const std::vector<T> before = accumulate ? this->waves(m * n) : std::vector<T>();
+        std::vector<T> expected(m * n);
+        for (int64_t i = 0; i < m * n; ++i)
+          expected[i] = formula(this->a.data() + i / n * k,
+                                this->b.data() + i % n * (transposed ? k : 1), n, k, transposed,
+                                accumulate ? &before[i] : nullptr);
+        for (int level = 0; level <= int(machineLevel()); ++level) {
+          this->level = CpuLevel(level);
+          ASSERT_TRUE(setProductThreads(1 + level));
+          const std::vector<T> c = this->product({m, n, k}, transposed, before);
+          ASSERT_TRUE(this->sameBits(c.data(), expected.data(), m * n))
+              << m << " x " << n << " x " << k << " at level " << level;
+        }
       }
+  ASSERT_TRUE(setProductThreads(threads));
+}
+
+// Rows alone and among others, scales of groups that lanes do not divide, each level: one sum.
+TYPED_TEST(RowProduct, WeightsInInt8) {
+  using T = TypeParam;
+  for (auto [m, n, k, group] : {std::array<int64_t, 4>{1, 9, 14, 7},
+                                {3, 50, 96, 32},
+                                {8, 7, 2080, 2080},
+                                {9, 49, 1040, 16},
+                                {20, 3, 1500, 1500}}) {
+    this->make({m, n, k});
+    std::vector<int8_t> w(n * k);
+    for (int8_t &x : w)
+      x = int8_t(std::uniform_int_distribution<int>(-128, 127)(this->random));
+    const int64_t groups = k / group;
+    std::vector<float> scales(n * groups);
+    for (float &s : scales)
+      s = std::uniform_real_distribution<float>(0.001F, 0.01F)(this->random);
+    auto product = [&](int64_t first, int64_t rows, CpuLevel level) {
+      std::vector<T> c(rows * n, T(NAN));
+      rowProduct<T>({this->a.data() + first * k, k}, {w.data(), k, true},
+                    {scales.data(), groups, group}, {c.data(), n}, rows, n, k, level);
+      return c;
+    };
+    const std::vector<T> c = product(0, m, CpuLevel::Portable);
+    for (int64_t i = 0; i < m * n; ++i) {
+      double sum = 0, size = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        const double term = double(this->a[i / n * k + l]) * w[i % n * k + l] *
+                            double(scales[i % n * groups + l / group]);
+        sum += term;
+        size += std::abs(term);
+      }
+      ASSERT_NEAR(c[i], sum, size * 32 * std::numeric_limits<T>::epsilon()) << i << " of " << k;
+    }
+    for (int level = 1; level <= int(machineLevel()); ++level) {
+      ASSERT_TRUE(this->sameBits(product(0, m, CpuLevel(level)).data(), c.data(), m * n))
+          << k << " at level " << level;
+      ASSERT_TRUE(
+          this->sameBits(product(m - 1, 1, CpuLevel(level)).data(), c.data() + (m - 1) * n, n))
+          << k << " at level " << level;
+    }
+  }
 }
 
 // What attention hides has the weight 0.

@@ -1,0 +1,230 @@
+#include "ir/ops/RowKernels.h"
+
+#include <cmath>
+#include <cstring>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#define UNROLLED _Pragma("GCC unroll 32")
+
+namespace gpt2c {
+namespace {
+
+namespace portable {
+#define KERNEL
+#define KERNEL_INLINE static inline
+template <typename T> struct Vec {
+  static constexpr int tile = 4, rows = 2, together = 1;
+  T lanes[lanesOf<T>];
+
+  static Vec zero() { return {}; }
+  template <typename W> static Vec load(const W *p) {
+    Vec v;
+    for (int l = 0; l < lanesOf<T>; ++l)
+      v.lanes[l] = T(p[l]);
+    return v;
+  }
+  static Vec all(T x) {
+    Vec v;
+    for (T &lane : v.lanes)
+      lane = x;
+    return v;
+  }
+  void store(T *p) const { std::memcpy(p, lanes, sizeof(lanes)); }
+  void keep() {}
+  static Vec fma(const Vec &a, const Vec &b, Vec c) {
+    for (int l = 0; l < lanesOf<T>; ++l)
+      c.lanes[l] = std::fma(a.lanes[l], b.lanes[l], c.lanes[l]);
+    return c;
+  }
+  static void addLanes(Vec *sums, int, T *to) {
+    T *lanes = sums->lanes;
+    for (int half = lanesOf<T> / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; ++l)
+        lanes[l] += lanes[l + half];
+    *to = lanes[0];
+  }
+};
+template <typename T> T fusedAdd(T a, T b, T c) { return std::fma(a, b, c); }
+#include "ir/ops/RowKernels.inc"
+#undef KERNEL
+#undef KERNEL_INLINE
+} // namespace portable
+
+#ifdef __x86_64__
+/// Loads once what several multiply-adds read, which they would each load otherwise.
+#define keepInRegister(x) asm("" : "+v"(x))
+
+namespace avx2 {
+#define KERNEL __attribute__((target("avx2,fma,f16c")))
+#define KERNEL_INLINE __attribute__((target("avx2,fma,f16c"), always_inline)) static inline
+#define MEMBER __attribute__((target("avx2,fma,f16c"), always_inline)) inline
+template <typename T> struct Vec;
+
+/// The sums of the lanes of four vectors of 8 / 2.
+MEMBER __m128 addQuads(__m128 a, __m128 b, __m128 c, __m128 d) {
+  const __m128 ab = _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+  const __m128 cd = _mm_add_ps(_mm_movelh_ps(c, d), _mm_movehl_ps(d, c));
+  return _mm_add_ps(_mm_shuffle_ps(ab, cd, 0x88), _mm_shuffle_ps(ab, cd, 0xdd));
+}
+MEMBER __m128 halves(__m256 v) {
+  return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
+MEMBER double addLanes(__m256d v) {
+  const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+
+template <> struct Vec<float> {
+  static constexpr int tile = 6, rows = 3, together = 4;
+  __m256 low, high;
+
+  MEMBER static Vec zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  MEMBER static Vec load(const float *p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  MEMBER static Vec load(const int8_t *p) {
+    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(v, v)))};
+  }
+  MEMBER static Vec all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  MEMBER void store(float *p) const { _mm256_storeu_ps(p, low), _mm256_storeu_ps(p + 8, high); }
+  MEMBER void keep() {
+    keepInRegister(low);
+    keepInRegister(high);
+  }
+  MEMBER static Vec fma(const Vec &a, const Vec &b, const Vec &c) {
+    return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+  }
+  MEMBER static void addLanes(const Vec *sums, int count, float *to) {
+    __m128 q[together];
+    for (int i = 0; i < together; ++i) {
+      const Vec &v = sums[i < count ? i : 0];
+      q[i] = halves(_mm256_add_ps(v.low, v.high));
+    }
+    _mm_storeu_ps(to, addQuads(q[0], q[1], q[2], q[3]));
+  }
+};
+template <> struct Vec<double> {
+  static constexpr int tile = 6, rows = 3, together = 1;
+  __m256d low, high;
+
+  MEMBER static Vec zero() { return {_mm256_setzero_pd(), _mm256_setzero_pd()}; }
+  MEMBER static Vec load(const double *p) { return {_mm256_loadu_pd(p), _mm256_loadu_pd(p + 4)}; }
+  MEMBER static Vec load(const int8_t *p) {
+    const __m256i v = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)));
+    return {_mm256_cvtepi32_pd(_mm256_castsi256_si128(v)),
+            _mm256_cvtepi32_pd(_mm256_extracti128_si256(v, 1))};
+  }
+  MEMBER static Vec all(double x) { return {_mm256_set1_pd(x), _mm256_set1_pd(x)}; }
+  MEMBER void store(double *p) const { _mm256_storeu_pd(p, low), _mm256_storeu_pd(p + 4, high); }
+  MEMBER void keep() {
+    keepInRegister(low);
+    keepInRegister(high);
+  }
+  MEMBER static Vec fma(const Vec &a, const Vec &b, const Vec &c) {
+    return {_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)};
+  }
+  MEMBER static void addLanes(const Vec *sums, int, double *to) {
+    *to = avx2::addLanes(_mm256_add_pd(sums->low, sums->high));
+  }
+};
+template <typename T> KERNEL_INLINE T fusedAdd(T a, T b, T c) { return std::fma(a, b, c); }
+#include "ir/ops/RowKernels.inc"
+#undef KERNEL
+#undef KERNEL_INLINE
+#undef MEMBER
+} // namespace avx2
+
+namespace avx512 {
+#define TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
+#define KERNEL __attribute__((target(TARGET)))
+#define KERNEL_INLINE __attribute__((target(TARGET), always_inline)) static inline
+#define MEMBER __attribute__((target(TARGET), always_inline)) inline
+template <typename T> struct Vec;
+template <> struct Vec<float> {
+  static constexpr int tile = 24, rows = 6, together = 4;
+  __m512 v;
+
+  MEMBER static Vec zero() { return {_mm512_setzero_ps()}; }
+  MEMBER static Vec load(const float *p) { return {_mm512_loadu_ps(p)}; }
+  MEMBER static Vec load(const int8_t *p) {
+    return {_mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))))};
+  }
+  MEMBER static Vec all(float x) { return {_mm512_set1_ps(x)}; }
+  MEMBER void store(float *p) const { _mm512_storeu_ps(p, v); }
+  MEMBER void keep() { keepInRegister(v); }
+  MEMBER static Vec fma(const Vec &a, const Vec &b, const Vec &c) {
+    return {_mm512_fmadd_ps(a.v, b.v, c.v)};
+  }
+  MEMBER static void addLanes(const Vec *sums, int count, float *to) {
+    __m128 q[together];
+    for (int i = 0; i < together; ++i) {
+      const __m512 v = sums[i < count ? i : 0].v;
+      q[i] = avx2::halves(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+    }
+    _mm_storeu_ps(to, avx2::addQuads(q[0], q[1], q[2], q[3]));
+  }
+};
+template <> struct Vec<double> {
+  static constexpr int tile = 24, rows = 6, together = 1;
+  __m512d v;
+
+  MEMBER static Vec zero() { return {_mm512_setzero_pd()}; }
+  MEMBER static Vec load(const double *p) { return {_mm512_loadu_pd(p)}; }
+  MEMBER static Vec load(const int8_t *p) {
+    return {_mm512_cvtepi32_pd(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p))))};
+  }
+  MEMBER static Vec all(double x) { return {_mm512_set1_pd(x)}; }
+  MEMBER void store(double *p) const { _mm512_storeu_pd(p, v); }
+  MEMBER void keep() { keepInRegister(v); }
+  MEMBER static Vec fma(const Vec &a, const Vec &b, const Vec &c) {
+    return {_mm512_fmadd_pd(a.v, b.v, c.v)};
+  }
+  MEMBER static void addLanes(const Vec *sums, int, double *to) {
+    *to = avx2::addLanes(
+        _mm256_add_pd(_mm512_castpd512_pd256(sums->v), _mm512_extractf64x4_pd(sums->v, 1)));
+  }
+};
+template <typename T> KERNEL_INLINE T fusedAdd(T a, T b, T c) { return std::fma(a, b, c); }
+#include "ir/ops/RowKernels.inc"
+#undef KERNEL
+#undef KERNEL_INLINE
+#undef MEMBER
+#undef TARGET
+} // namespace avx512
+#endif
+
+} // namespace
+
+template <typename T, typename W> void dotPart(const RowPart<T, W> &p, CpuLevel level) {
+#ifdef __x86_64__
+  if (level >= CpuLevel::Avx512)
+    return avx512::dot(p);
+  if (level == CpuLevel::Avx2)
+    return avx2::dot(p);
+#endif
+  portable::dot(p);
+}
+
+template <typename T> void addPart(const RowPart<T, T> &p, CpuLevel level) {
+#ifdef __x86_64__
+  if (level >= CpuLevel::Avx512)
+    return avx512::add(p);
+  if (level == CpuLevel::Avx2)
+    return avx2::add(p);
+#endif
+  portable::add(p);
+}
+
+template void dotPart(const RowPart<float, float> &, CpuLevel);
+template void dotPart(const RowPart<float, int8_t> &, CpuLevel);
+template void dotPart(const RowPart<double, double> &, CpuLevel);
+template void dotPart(const RowPart<double, int8_t> &, CpuLevel);
+template void addPart(const RowPart<float, float> &, CpuLevel);
+template void addPart(const RowPart<double, double> &, CpuLevel);
+
+} // namespace gpt2c
