@@ -82,11 +82,21 @@ public:
 
   Result<rt::StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                                  bool wantLogits) override {
-    auto [ids, length] = rectangle(sequences);
     past_.assign(past.begin(), past.end());
-    Result<rt::StepOutput> out = runStep(rt::functions::prefill, ids, length, wantLogits);
+    rt::StepOutput out;
+    for (size_t first = 0, count; first < sequences.size(); first += count) {
+      count = withLittlePadding(sequences.subspan(first), past.subspan(first));
+      auto [ids, length] = rectangle(sequences.subspan(first, count));
+      Result<rt::StepOutput> some =
+          runStep(rt::functions::prefill, ids, length, wantLogits, int64_t(first));
+      if (!some)
+        return some.status();
+      out.next.insert(out.next.end(), some->next.begin(), some->next.end());
+      out.logits.insert(out.logits.end(), some->logits.begin(), some->logits.end());
+    }
     for (size_t b = 0; b < sequences.size(); ++b)
       past_[b] += static_cast<int32_t>(sequences[b].size());
+    next_ = out.next;
     return out;
   }
 
@@ -180,6 +190,32 @@ public:
   }
 
 private:
+  /// How many of the sequences, from the first on, are computed in one call: so many that padding
+  /// costs no more than reading the weights for each by itself would, and stays in the context.
+  size_t withLittlePadding(std::span<const Tokens> sequences, std::span<const int32_t> past) const {
+    constexpr size_t rowsOfWeights = 8; // whose products cost as much as reading the weights
+    size_t count = 1, longest = sequences[0].size(), sum = longest;
+    int64_t deepest = past[0];
+    for (; count < sequences.size(); ++count) {
+      const size_t length = sequences[count].size(), width = std::max(longest, length);
+      deepest = std::max<int64_t>(deepest, past[count]);
+      if (width * (count + 1) > sum + length + rowsOfWeights * count ||
+          deepest + int64_t(width) > kv_.dim(4))
+        break;
+      longest = width, sum += length;
+    }
+    return count;
+  }
+
+  /// The KV state of the sequences from `first` on: slots keep their distance, so that of each
+  /// layer it begins as many slots later. Those that do not exist at its end are never asked for.
+  Tensor kvFrom(int64_t first) {
+    if (first == 0)
+      return kv_;
+    const size_t slot = kv_.dim(3) * kv_.dim(4) * kv_.dim(5) * byteSize(kv_.dtype());
+    return Tensor(kv_.dtype(), kv_.shape(), static_cast<char *>(kv_.raw()) + first * slot, nullptr);
+  }
+
   /// Sequences padded with zeros on the right, and how long each is.
   static std::pair<Tensor, Tensor> rectangle(std::span<const Tokens> sequences) {
     int64_t batch = static_cast<int64_t>(sequences.size()), seq = 0;
@@ -282,32 +318,33 @@ private:
 
   /// The choice of the next token passes over NaN, so it is told here. `length`: tokens that the
   /// step appends to each sequence; none: one.
-  Status checkLogits(const Tensor &logits, const Tensor &length) const {
+  Status checkLogits(const Tensor &logits, const Tensor &length, int64_t first,
+                     int64_t rows) const {
     Tensor wide = logits.cast(DType::F32);
-    const int64_t rows = static_cast<int64_t>(past_.size());
     const int64_t vocab = rows ? wide.count() / rows : 0;
     for (int64_t b = 0; b < rows; ++b)
-      if (Status s = rt::checkLogits({wide.data<float>() + b * vocab, size_t(vocab)}, b,
-                                     past_[b] + (length.valid() ? length.asInt(b) : 1));
+      if (Status s = rt::checkLogits({wide.data<float>() + b * vocab, size_t(vocab)}, first + b,
+                                     past_[first + b] + (length.valid() ? length.asInt(b) : 1));
           !s.ok())
         return s;
     return {};
   }
 
-  /// Arguments of @prefill and @decode, by name.
+  /// Arguments of @prefill and @decode for the sequences from `first` on, by name.
   Result<std::vector<Tensor>> stepArguments(const Function &function, const Tensor &ids,
-                                            const Tensor &length) const {
+                                            const Tensor &length, int64_t first = 0) {
     std::vector<Tensor> arguments;
     for (unsigned i = 0; i < function.numArguments(); ++i) {
       llvm::StringRef argument = function.argument(i)->name;
       if (argument == "ids")
         arguments.push_back(ids);
       else if (argument == "past")
-        arguments.push_back(Tensor::of<int32_t>(past_, {static_cast<int64_t>(past_.size())}));
+        arguments.push_back(Tensor::of<int32_t>(
+            llvm::ArrayRef<int32_t>(past_).slice(first, ids.dim(0)), {ids.dim(0)}));
       else if (argument == "length")
         arguments.push_back(length);
       else if (argument == "kv")
-        arguments.push_back(kv_);
+        arguments.push_back(kvFrom(first));
       else
         return Status(rt::Code::Corrupt, "@" + function.name() + " in the plan's IR takes '" +
                                              argument.str() + "', which has no meaning there");
@@ -315,13 +352,13 @@ private:
     return arguments;
   }
 
-  /// @prefill and @decode: results next, logits and the state.
+  /// @prefill and @decode of the sequences from `first` on: results next, logits and the state.
   Result<rt::StepOutput> runStep(llvm::StringRef name, const Tensor &ids, const Tensor &length,
-                                 bool wantLogits) {
+                                 bool wantLogits, int64_t first = 0) {
     const Function *function = module_->function(name);
     if (!function)
       return lacks(name);
-    Result<std::vector<Tensor>> arguments = stepArguments(*function, ids, length);
+    Result<std::vector<Tensor>> arguments = stepArguments(*function, ids, length, first);
     if (!arguments)
       return arguments.status();
     Result<std::vector<Tensor>> results = execute(name, *arguments, {});
@@ -331,7 +368,7 @@ private:
     for (size_t i = 0; i < results->size() && i < function->resultNames.size(); ++i) {
       const Tensor &value = (*results)[i];
       if (function->resultNames[i] == "logits")
-        if (Status s = checkLogits(value, length); !s.ok())
+        if (Status s = checkLogits(value, length, first, ids.dim(0)); !s.ok())
           return s;
       if (function->resultNames[i] == "next")
         for (int64_t b = 0; b < value.count(); ++b)
@@ -341,7 +378,7 @@ private:
         out.logits.assign(wide.data<float>(), wide.data<float>() + wide.count());
       }
     }
-    if (out.next.size() != past_.size())
+    if (out.next.size() != size_t(ids.dim(0)))
       return Status(rt::Code::Corrupt,
                     "@" + name.str() + " in the plan's IR does not return the next tokens");
     next_ = out.next;

@@ -4,7 +4,9 @@
 #include "ir/ops/Common.h"
 #include "ir/ops/PagedAttention.h"
 #include "ir/ops/Quantize.h"
+#include "ir/ops/Workers.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gpt2c {
@@ -111,6 +113,12 @@ private:
   char *bytes_;
 };
 
+/// What a thread keeps from one head to the next.
+template <typename T> struct HeadRoom {
+  std::vector<T> keys, values, scratch;
+  KeyRun<T> run;
+};
+
 /// Of all queries, or of the one at length[b] - 1 of each sequence.
 template <typename T>
 llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
@@ -136,28 +144,46 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
       return c.error("length " + llvm::Twine((*length)[b]) + " is out of range");
   Tensor out = length ? Tensor(DTypeOf<T>::value, {batch, width})
                       : Tensor(DTypeOf<T>::value, {batch, seq, width});
-  Tensor wide = qkv.cast(DTypeOf<T>::value);
+  const Tensor wide = qkv.cast(DTypeOf<T>::value);
+  T *result = out.data<T>();
   T scale = static_cast<T>(c.op().floatAttr("scale"));
-  std::vector<T> scratch, keyRoom, valueRoom;
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t h = 0; h < heads; ++h) {
-      int64_t keyHead = h / group;
-      HeadState keys(kv, layer, 0, b, keyHead), values(kv, layer, 1, b, keyHead);
-      for (int64_t s = 0; h % group == 0 && s < seq; ++s) {
-        int64_t at = (b * seq + s) * packed + width + keyHead * d;
-        keys.write<T>(past[b] + s, qkv, at);
-        values.write<T>(past[b] + s, qkv, at + keyHeads * d);
-      }
-      int64_t first = length ? (*length)[b] - 1 : 0, queries = length ? 1 : seq;
-      int64_t count = past[b] + (length ? first + 1 : seq);
-      KeyRun<T> run{keys.rows<T>(count, keyRoom), values.rows<T>(count, valueRoom), count, d};
-      attentionHead<T>({wide.data<T>() + (b * seq + first) * packed + h * d,
-                        out.data<T>() + b * queries * width + h * d, queries, packed, width},
-                       run, d, scale,
-                       {true, past[b] + first, c.op().intAttr("window"),
-                        mask.empty() ? nullptr : mask.data() + b * masked},
-                       scratch);
+  for (int64_t i = 0; i < batch * keyHeads; ++i) {
+    const int64_t b = i / keyHeads, keyHead = i % keyHeads;
+    HeadState keys(kv, layer, 0, b, keyHead), values(kv, layer, 1, b, keyHead);
+    for (int64_t s = 0; s < seq; ++s) {
+      int64_t at = (b * seq + s) * packed + width + keyHead * d;
+      keys.write<T>(past[b] + s, qkv, at);
+      values.write<T>(past[b] + s, qkv, at + keyHeads * d);
     }
+  }
+  // Heads of a group read the same keys, which are converted once.
+  const int64_t together = kv.dtype() == DTypeOf<T>::value ? 1 : group;
+  const int64_t queries = length ? 1 : seq;
+  const int64_t longest = past.empty() ? 0 : *std::max_element(past.begin(), past.end());
+  const double work = double(batch * heads * queries * d) * double(longest + seq);
+  const int64_t window = c.op().intAttr("window");
+  auto attendHead = [&](int64_t b, int64_t h, HeadRoom<T> &room) {
+    const int64_t first = length ? (*length)[b] - 1 : 0;
+    const int64_t count = past[b] + (length ? first + 1 : seq);
+    if (h % together == 0) {
+      Tensor state = kv;
+      room.run = {HeadState(state, layer, 0, b, h / group).template rows<T>(count, room.keys),
+                  HeadState(state, layer, 1, b, h / group).template rows<T>(count, room.values),
+                  count, d};
+    }
+    attentionHead<T>(
+        {wide.data<T>() + (b * seq + first) * packed + h * d,
+         result + (b * queries * heads + h) * d, queries, packed, width},
+        room.run, d, scale,
+        {true, past[b] + first, window, mask.empty() ? nullptr : mask.data() + b * masked},
+        room.scratch);
+  };
+  const int64_t all = batch * heads / together, parts = partsOf(work, all);
+  forParts(parts, [&](int64_t part) {
+    static thread_local HeadRoom<T> room;
+    for (int64_t i = all * part / parts * together; i < all * (part + 1) / parts * together; ++i)
+      attendHead(i / heads, i % heads, room);
+  });
   return out;
 }
 

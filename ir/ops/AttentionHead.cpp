@@ -1,6 +1,7 @@
 #include "ir/ops/AttentionHead.h"
 
 #include "ir/ops/Blas.h"
+#include "ir/ops/Exponentials.h"
 #include "ir/ops/RowProduct.h"
 
 #include <algorithm>
@@ -42,26 +43,53 @@ static void addScaled(T a, const T *__restrict x, T *__restrict y, int64_t n) {
     y[i] += a * x[i];
 }
 
+static void exponentials(double *x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    x[i] = std::exp(x[i]);
+}
+
 /// Scores of query s become probabilities, 0 for hidden keys; all are 0 when no key is visible. A
-/// visible score that is NaN or infinite makes them NaN.
+/// visible score that is NaN or infinite makes them NaN. Sums are in lanes by the number of the
+/// key, so that keys behind the last visible one do not change them.
 template <typename T>
 static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility visible,
                        ScoreBias<T> bias) {
-  T top = -std::numeric_limits<T>::infinity(), sum = 0;
-  for (int64_t j = 0; j < keys; ++j) {
+  constexpr int lanes = 16;
+  constexpr T hidden = -std::numeric_limits<T>::infinity();
+  const int64_t end = visible.causal ? std::min(keys, visible.past + s + 1) : keys;
+  const int64_t begin =
+      visible.window ? std::clamp<int64_t>(visible.past + s - visible.window + 1, 0, end) : 0;
+  std::fill_n(scores, begin, hidden);
+  std::fill(scores + end, scores + keys, T(0));
+  for (int64_t j = begin; j < end; ++j)
     scores[j] *= scale;
-    if (bias.data)
-      scores[j] += bias.data[s * bias.row + j * bias.key];
-    if (visible.sees(s, j) && !(scores[j] <= top)) // NaN is greater than all, and stays
-      top = std::isnan(top) ? top : scores[j];
+  for (int64_t j = begin; bias.data && j < end; ++j)
+    scores[j] += bias.data[s * bias.row + j * bias.key];
+  for (int64_t j = begin; visible.mask && j < end; ++j)
+    scores[j] = visible.mask[j] ? scores[j] : hidden;
+  T tops[lanes], sums[lanes] = {};
+  std::fill_n(tops, lanes, hidden);
+  auto forLanes = [&](auto f) {
+    int64_t j = 0;
+    for (; j + lanes <= end; j += lanes)
+      for (int l = 0; l < lanes; ++l)
+        f(scores[j + l], l);
+    for (int l = 0; j < end; ++j, ++l)
+      f(scores[j], l);
+  };
+  forLanes([&](T x, int l) { tops[l] = x > tops[l] ? x : tops[l]; });
+  const T top = *std::max_element(tops, tops + lanes);
+  if (top == hidden && std::none_of(scores, scores + end, [](T x) { return std::isnan(x); })) {
+    std::fill_n(scores, end, T(0));
+    return;
   }
-  const bool none = top == -std::numeric_limits<T>::infinity();
-  for (int64_t j = 0; j < keys; ++j) {
-    scores[j] = visible.sees(s, j) && !none ? std::exp(scores[j] - top) : T(0);
-    sum += scores[j];
-  }
-  for (int64_t j = 0; j < keys && sum != 0; ++j)
-    scores[j] /= sum;
+  forLanes([&](T &x, int) { x -= top; });
+  exponentials(scores, end);
+  forLanes([&](T x, int l) { sums[l] += x; });
+  T sum = 0;
+  for (T x : sums)
+    sum += x;
+  forLanes([&](T &x, int) { x /= sum; });
 }
 
 /// A few queries over the first `keys` keys; `scores` has `queries.count` rows of them.

@@ -49,23 +49,27 @@ static constexpr auto gemv(double) { return cblas_dgemv; }
 static constexpr auto gemm(float) { return cblas_sgemm; }
 static constexpr auto gemm(double) { return cblas_dgemm; }
 
-/// Rows up to which a product costs reading B, which rowProduct() does once.
-constexpr int64_t fewRows = 16;
+/// Whether rowProduct(), which reads B once and copies nothing, is faster than OpenBLAS.
+static bool isForRows(int64_t m, int64_t n, int64_t k, bool transposed) {
+  if (!transposed)
+    return m > 1 && n <= 128 && machineLevel() >= CpuLevel::Avx512; // values of attention
+  const int64_t rows = machineLevel() >= CpuLevel::Avx512 ? 64 : 8;
+  return machineLevel() >= CpuLevel::Avx2 && (m <= 8 || (m <= rows && k >= 256));
+}
 
 template <typename T>
 void matrixProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n,
                    int64_t k, bool accumulate) {
   if (m == 0 || n == 0 || (k == 0 && accumulate))
     return;
-  const bool few = m <= fewRows && b.transposed && machineLevel() >= CpuLevel::Avx2;
-  if (k == 0 || few || RowInvariance::active())
+  if (k == 0 || RowInvariance::active() || isForRows(m, n, k, b.transposed))
     return rowProduct(a, b, c, m, n, k, accumulate);
   needRoom();
   const T beta = accumulate ? 1 : 0;
   constexpr int64_t unit = 64; // columns
   const int64_t units = (n + unit - 1) / unit;
-  const int64_t parts = std::min<int64_t>(
-      productThreads(), partsOf(double(m) * double(n) * double(k), units));
+  const int64_t parts =
+      std::min<int64_t>(productThreads(), partsOf(double(m) * double(n) * double(k), units));
   forParts(parts, [&](int64_t i) {
     const int64_t first = units * i / parts * unit;
     const int64_t columns = std::min(n, units * (i + 1) / parts * unit) - first;

@@ -1,6 +1,7 @@
 #include "ir/ops/LayerNorm.h"
 
 #include "ir/ops/Common.h"
+#include "ir/ops/Workers.h"
 
 #include <cmath>
 #include <cstring>
@@ -57,9 +58,11 @@ llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t ax
   auto run = [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     const T *g = scale.data<T>(), *b = bias.data<T>();
-    for (int64_t row = 0, rows = size ? x.count() / size : 0; row < rows; ++row) {
-      const T *from = x.data<T>() + row * size;
-      T *to = out.data<T>() + row * size;
+    const T *all = x.data<T>();
+    T *results = out.data<T>();
+    auto normalise = [&](int64_t row) {
+      const T *from = all + row * size;
+      T *to = results + row * size;
       double sum = 0, squares = 0;
       for (int64_t i = 0; centred && i < size; ++i)
         sum += from[i];
@@ -69,7 +72,12 @@ llvm::Expected<Tensor> evalLayerNorm(EvalContext &c, const Tensor &x, int64_t ax
       T m = static_cast<T>(mean), r = static_cast<T>(1 / std::sqrt(squares / size + epsilon));
       for (int64_t i = 0; i < size; ++i)
         to[i] = (from[i] - m) * r * g[i] + b[i];
-    }
+    };
+    const int64_t rows = size ? x.count() / size : 0, parts = partsOf(double(x.count()) * 8, rows);
+    forParts(parts, [&](int64_t part) {
+      for (int64_t row = rows * part / parts; row < rows * (part + 1) / parts; ++row)
+        normalise(row);
+    });
     return llvm::Error::success();
   };
   if (llvm::Error e = dispatchFloat(c, x.dtype(), run))

@@ -1,5 +1,6 @@
 #include "ir/ops/Common.h"
 #include "ir/ops/Quantize.h"
+#include "ir/ops/Workers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,14 +29,19 @@ template <typename T> void quantiseAll(const T *x, int64_t count, float scale, i
 template <typename T>
 void quantiseRows(const T *x, int64_t rows, int64_t k, int64_t group, int8_t *q, float *scales) {
   int64_t size = group ? group : k;
-  for (int64_t i = 0, n = size ? rows * k / size : 0; i < n; ++i) {
+  auto quantise = [&](int64_t i) {
     float largest = 0;
     for (int64_t j = 0; j < size; ++j)
       if (float v = std::fabs(static_cast<float>(x[i * size + j])); !(v <= largest))
         largest = std::isnan(largest) ? largest : v;
     scales[i] = quantScale(largest);
     quantiseAll(x + i * size, size, scales[i], q + i * size);
-  }
+  };
+  const int64_t n = size ? rows * k / size : 0, parts = partsOf(double(rows * k) * 8, n);
+  forParts(parts, [&](int64_t part) {
+    for (int64_t i = n * part / parts; i < n * (part + 1) / parts; ++i)
+      quantise(i);
+  });
 }
 
 template void quantiseRows(const float *, int64_t, int64_t, int64_t, int8_t *, float *);

@@ -1,10 +1,11 @@
 #include "ir/ops/QuantizedProduct.h"
 
 #include "ir/ops/Activation.h"
-#include "ir/ops/Blas.h"
 #include "ir/ops/Common.h"
+#include "ir/ops/IntegerProduct.h"
 #include "ir/ops/Quantize.h"
 #include "ir/ops/RowProduct.h"
+#include "ir/ops/Workers.h"
 
 #include <algorithm>
 
@@ -81,21 +82,6 @@ struct QuantizedRows {
   }
 };
 
-/// sum_j a[j] b[j], exact.
-int32_t integerDot(const int8_t *a, const int8_t *b, int64_t n) {
-  constexpr int lanes = 16; // that a vector unit can keep apart
-  int32_t acc[lanes] = {}, sum = 0;
-  int64_t j = 0;
-  for (; j + lanes <= n; j += lanes)
-    for (int l = 0; l < lanes; ++l)
-      acc[l] += int32_t(a[j + l]) * int32_t(b[j + l]);
-  for (; j < n; ++j)
-    sum += int32_t(a[j]) * int32_t(b[j]);
-  for (int32_t v : acc)
-    sum += v;
-  return sum;
-}
-
 struct Sizes {
   int64_t m, n, k;
 };
@@ -105,41 +91,29 @@ struct Sizes {
 template <typename T>
 void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wScale, int64_t wGroup,
               llvm::ArrayRef<int32_t> offset, Sizes s, int64_t first, int64_t count, T *y) {
-  int64_t wPerRow = s.k / wGroup;
-  auto scaled = [&](int64_t i, int64_t j, int32_t sum) {
-    sum += offset.empty() ? 0 : offset[j];
-    y[i * s.n + j] += T(sum) * T(x.scale(i, first)) * T(wScale[j * wPerRow + first / wGroup]);
-  };
-  constexpr int64_t fewRows = 4; // below that a product costs less than widening the weights
-  if (s.m < fewRows) {
-    for (int64_t i = 0; i < s.m; ++i)
-      for (int64_t j = 0; j < s.n; ++j)
-        scaled(i, j, integerDot(x.q + i * s.k + first, w + j * s.k + first, count));
-    return;
-  }
-  // A float holds integers up to 2^24: sums of so many products of at most 128 * 128 are exact.
-  constexpr int64_t exact = (1 << 24) / (128 * 128), block = 256;
-  std::vector<float> a(s.m * std::min(count, exact)), b(block * std::min(count, exact)),
-      sums(s.m * block);
-  std::vector<int32_t> total(s.m * block);
-  for (int64_t column = 0; column < s.n; column += block) {
-    int64_t columns = std::min(block, s.n - column);
-    std::fill(total.begin(), total.end(), 0);
-    for (int64_t at = 0; at < count; at += exact) {
-      int64_t part = std::min(exact, count - at);
-      for (int64_t i = 0; i < s.m; ++i)
-        std::copy_n(x.q + i * s.k + first + at, part, a.data() + i * part);
-      for (int64_t j = 0; j < columns; ++j)
-        std::copy_n(w + (column + j) * s.k + first + at, part, b.data() + j * part);
-      matrixProduct<float>({a.data(), part}, {b.data(), part, true}, {sums.data(), columns}, s.m,
-                           columns, part, false);
-      for (int64_t i = 0; i < s.m * columns; ++i)
-        total[i] += static_cast<int32_t>(sums[i]);
+  const int64_t wPerRow = s.k / wGroup;
+  constexpr int64_t rows = 32, columns = 48; // of sums on the stack
+  const int64_t blocks = (s.n + columns - 1) / columns;
+  const int64_t parts = partsOf(double(s.m) * double(s.n) * double(count) / 4, blocks);
+  auto block = [&](int64_t row, int64_t column) {
+    const int64_t m = std::min(rows, s.m - row), n = std::min(columns, s.n - column);
+    int32_t sums[rows * columns];
+    integerProduct({x.q + row * s.k + first, s.k}, {w + column * s.k + first, s.k, true},
+                   {sums, columns}, m, n, count);
+    for (int64_t i = 0; i < m; ++i) {
+      const T scale = T(x.scale(row + i, first));
+      for (int64_t j = 0; j < n; ++j) {
+        const int32_t sum = sums[i * columns + j] + (offset.empty() ? 0 : offset[column + j]);
+        y[(row + i) * s.n + column + j] +=
+            T(sum) * scale * T(wScale[(column + j) * wPerRow + first / wGroup]);
+      }
     }
-    for (int64_t i = 0; i < s.m; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        scaled(i, column + j, total[i * columns + j]);
-  }
+  };
+  forParts(parts, [&](int64_t i) {
+    for (int64_t at = blocks * i / parts; at < blocks * (i + 1) / parts; ++at)
+      for (int64_t row = 0; row < s.m; row += rows)
+        block(row, at * columns);
+  });
 }
 
 } // namespace

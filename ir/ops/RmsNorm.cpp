@@ -1,4 +1,5 @@
 #include "ir/ops/Common.h"
+#include "ir/ops/Workers.h"
 
 #include <cmath>
 
@@ -24,16 +25,23 @@ static llvm::Error evalRmsNorm(EvalContext &c) {
   return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     const T *g = c.input(Scale).data<T>();
-    for (int64_t row = 0, rows = size ? x.count() / size : 0; row < rows; ++row) {
-      const T *from = x.data<T>() + row * size;
-      T *to = out.data<T>() + row * size;
+    const T *all = x.data<T>();
+    T *results = out.data<T>();
+    auto normalise = [&](int64_t row) {
+      const T *from = all + row * size;
+      T *to = results + row * size;
       double squares = 0;
       for (int64_t i = 0; i < size; ++i)
         squares += double(from[i]) * from[i];
       T r = static_cast<T>(1 / std::sqrt(squares / size + epsilon));
       for (int64_t i = 0; i < size; ++i)
         to[i] = from[i] * r * g[i];
-    }
+    };
+    const int64_t rows = size ? x.count() / size : 0, parts = partsOf(double(x.count()) * 8, rows);
+    forParts(parts, [&](int64_t part) {
+      for (int64_t row = rows * part / parts; row < rows * (part + 1) / parts; ++row)
+        normalise(row);
+    });
     return llvm::Error::success();
   });
 }

@@ -14,7 +14,8 @@ RowInvariance::~RowInvariance() { isActive = before_; }
 bool RowInvariance::active() { return isActive; }
 
 /// Calls run(part) for parts that make up all columns.
-template <typename T, typename W, typename F> static void cutColumns(const RowPart<T, W> &all, F run) {
+template <typename T, typename W, typename F>
+static void cutColumns(const RowPart<T, W> &all, F run) {
   constexpr int64_t unit = 48; // columns
   const int64_t units = (all.end + unit - 1) / unit;
   const int64_t parts = partsOf(double(all.m) * double(all.end) * double(all.k), units);

@@ -39,8 +39,8 @@ void rowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, in
                 bool accumulate, CpuLevel level = machineLevel());
 
 /// C[m, n] = A[m, k] (scales B)[n, k]^T with B in int8: the order of rowProduct(), in which parts
-/// end where groups do too and are multiplied by their scale and added by a fused multiply-add. K is
-/// a multiple of the group.
+/// end where groups do too and are multiplied by their scale and added by a fused multiply-add. K
+/// is a multiple of the group.
 template <typename T>
 void rowProduct(Matrix<const T> a, Matrix<const int8_t> b, RowScales scales, Matrix<T> c, int64_t m,
                 int64_t n, int64_t k, CpuLevel level = machineLevel());

@@ -189,7 +189,8 @@ rt::Result<Peak> cpuPeak() {
   });
   if (!product)
     return product.status();
-  return Peak{double(data.size()) * 8 / *read * 1e3, 2.0 * double(threads) * n * n * n / *product * 1e3,
+  return Peak{double(data.size()) * 8 / *read * 1e3,
+              2.0 * double(threads) * n * n * n / *product * 1e3,
               "summing an array with all threads; products of 1024 x 1024 in fp32, one each"};
 }
 

@@ -253,6 +253,24 @@ TEST_F(CpuBackendTest, AKeptPrefixIsNotComputedAgain) {
   expectLogits(out->logits, {1, 2, 6, 0});
 }
 
+// Padded to six tokens the first sequence would reach beyond its context.
+TEST_F(CpuBackendTest, ASequenceIsNotPaddedToAnother) {
+  std::unique_ptr<rt::Session> s = open();
+  ASSERT_TRUE(s->prefill(std::vector<rt::Tokens>{{1, 2, 3, 4}, {5}, {6}}));
+  rt::Result<rt::StepOutput> out =
+      s->backend().prefill(std::vector<rt::Tokens>{{6}, {0, 1, 2, 3, 4, 5}, {7, 1}},
+                           std::vector<int32_t>{4, 0, 1}, true);
+  ASSERT_TRUE(out) << out.status().message();
+  ASSERT_EQ(out->next.size(), 3u);
+  expectLogits(std::span(out->logits).subspan(0, 8), {1, 2, 3, 4, 6});
+  expectLogits(std::span(out->logits).subspan(8, 8), {0, 1, 2, 3, 4, 5});
+  expectLogits(std::span(out->logits).subspan(16, 8), {6, 7, 1});
+  for (int b = 0; b < 3; ++b) {
+    std::span<const float> logits = std::span(out->logits).subspan(b * 8, 8);
+    EXPECT_EQ(out->next[b], std::ranges::max_element(logits) - logits.begin());
+  }
+}
+
 TEST_F(CpuBackendTest, ForwardGivesLogitsOfEveryToken) {
   std::unique_ptr<rt::Session> s = open();
   rt::HostTensor ids(plan::DType::I64, {1, 3});

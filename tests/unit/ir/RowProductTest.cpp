@@ -128,9 +128,9 @@ TYPED_TEST(RowProduct, EveryLevelAndNumberOfThreadsHasTheBitsOfTheFormula) {
         const std::vector<T> before = accumulate ? this->waves(m * n) : std::vector<T>();
         std::vector<T> expected(m * n);
         for (int64_t i = 0; i < m * n; ++i)
-          expected[i] = formula(this->a.data() + i / n * k,
-                                this->b.data() + i % n * (transposed ? k : 1), n, k, transposed,
-                                accumulate ? &before[i] : nullptr);
+          expected[i] =
+              formula(this->a.data() + i / n * k, this->b.data() + i % n * (transposed ? k : 1), n,
+                      k, transposed, accumulate ? &before[i] : nullptr);
         for (int level = 0; level <= int(machineLevel()); ++level) {
           this->level = CpuLevel(level);
           ASSERT_TRUE(setProductThreads(1 + level));
