@@ -129,6 +129,11 @@ std::optional<Ellipsoid> Bounds::ellipsoid(Value *x, unsigned depth) {
       return Ellipsoid{std::move(*d), std::move(*b), std::sqrt(double(*width))};
     return unknown(x, "has a gain that is not constant"), std::nullopt;
   }
+  // Of a few columns, as those between the two products of a low rank, the length itself.
+  constexpr int64_t few = 256;
+  if (op && op->is(OpCode::Linear) && *width <= few)
+    if (auto radius = length(x, 0, *width, depth + 1))
+      return Ellipsoid{std::vector<double>(*width, 1.0), std::vector<double>(*width, 0.0), *radius};
   double most = range(x, depth + 1).magnitude();
   if (!std::isfinite(most))
     return std::nullopt;
@@ -257,6 +262,34 @@ std::optional<double> Bounds::length(Value *v, int64_t begin, int64_t count, uns
         op->dimsAttr("perm").back() != Dim(int64_t(v->type.rank()) - 1))
       return unknown(v), std::nullopt;
     return length(op->operand(0), 0, count, depth + 1);
+  case OpCode::Add: { // |a + b| <= |a| + |b|, a vector of constants one of them
+    double sum = 0;
+    for (Value *part : op->operands()) {
+      const auto width = v->type.shape.back().constant();
+      if (!width || begin + count > *width)
+        return unknown(v), std::nullopt;
+      if (auto vector = vectorOf(part, *width)) {
+        sum += norm(llvm::ArrayRef(*vector).slice(begin, count));
+        continue;
+      }
+      auto own =
+          part->type.shape == v->type.shape ? length(part, begin, count, depth + 1) : std::nullopt;
+      if (!own)
+        return unknown(v, "is no sum of products with weights"), std::nullopt;
+      sum += *own;
+    }
+    return sum;
+  }
+  case OpCode::Mul: { // by a number
+    for (unsigned i : {0, 1}) {
+      auto factor = constantValue(op->operand(i));
+      if (!factor || factor->count() != 1 || op->operand(1 - i)->type.shape != v->type.shape)
+        continue;
+      auto before = length(op->operand(1 - i), begin, count, depth + 1);
+      return before ? std::optional(*before * std::abs(factor->asDouble(0))) : std::nullopt;
+    }
+    return unknown(v, "is no product with weights"), std::nullopt;
+  }
   case OpCode::LayerNorm:
   case OpCode::RmsNorm: {
     auto x = ellipsoid(v, depth);
