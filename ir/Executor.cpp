@@ -7,6 +7,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <random>
+
 namespace gpt2c {
 
 static llvm::Error failure(const llvm::Twine &message) {
@@ -135,6 +137,18 @@ Tensor Executor::resultType(const Value &v, const Tensor &t) const {
   return !options_.float64 && isFloat(v.type.dtype) ? t.cast(v.type.dtype) : widen(t);
 }
 
+/// Moves each element of `t`, in double precision, by up to half a unit of `type`.
+static void moveByRounding(Tensor &t, DType type, uint64_t seed) {
+  const double unit = type == DType::F16 ? 0x1p-11 : 0x1p-8;
+  std::mt19937_64 random(seed);
+  Tensor moved(t.dtype(), t.shape()); // results may share memory with constants
+  const double *from = t.data<double>();
+  double *to = moved.data<double>();
+  for (int64_t i = 0; i < t.count(); ++i)
+    to[i] = from[i] * (1 + unit * std::uniform_real_distribution<double>(-1, 1)(random));
+  t = std::move(moved);
+}
+
 llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols,
                               const OpSet &narrow) {
   const bool isNarrow = narrow.contains(&op);
@@ -151,8 +165,13 @@ llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols
   }
   if (llvm::Error e = evaluateInto(op, inputs, outputs, symbols, options_.float64 && !isNarrow))
     return e;
-  for (unsigned i = 0; i < op.numResults(); ++i)
+  for (unsigned i = 0; i < op.numResults(); ++i) {
+    const DType declared = op.result(i)->type.dtype;
+    if (options_.roundingSeed && outputs[i].dtype() == DType::F64 && (declared == DType::F16 || declared == DType::BF16) &&
+        !op.info().has(DataMovement))
+      moveByRounding(outputs[i], declared, options_.roundingSeed + ++moved_);
     values[op.result(i)] = std::move(outputs[i]);
+  }
   return llvm::Error::success();
 }
 
@@ -195,6 +214,7 @@ llvm::Expected<std::vector<Tensor>> Executor::run(llvm::ArrayRef<Tensor> argumen
     return failure("@" + function_.name() + " takes " + llvm::Twine(function_.numArguments()) +
                    " arguments, " + llvm::Twine(arguments.size()) + " given");
   Bindings values;
+  moved_ = 0;
   bool complete = false;
   for (int round = 0; round < 2 && !complete; ++round) {
     complete = true;

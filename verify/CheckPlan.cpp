@@ -71,13 +71,19 @@ private:
   bool leavesOut(const Scenario &s) const { return options_.brief && s.structural; }
   bool leavesOut(const Round &r) const { return leavesOut(reference_.scenarios()[r.scenarios[0]]); }
   Arithmetic arithmetic() const { return float64_ ? Arithmetic::Double : Arithmetic::Usual; }
-  /// In which the graph itself is off by what rounding may explain of the plan.
-  std::optional<Arithmetic> ownRounding() const {
-    if (graph_.isHalf() || float64_)
-      return Arithmetic::Stored;
+  /// In which the graph itself is off by what rounding may explain of the plan: samples, to be
+  /// taken one after the other.
+  llvm::ArrayRef<Arithmetic> ownRoundings() const {
+    static constexpr Arithmetic stored[] = {Arithmetic::Stored, Arithmetic::Moved,
+                                            Arithmetic::MovedOtherwise},
+                                rounded[] = {Arithmetic::Rounded};
+    if (graph_.isHalf())
+      return stored;
+    if (float64_)
+      return llvm::ArrayRef(stored).take_front();
     if (graph_.isRounded() && options_.narrow != DType::F32)
-      return Arithmetic::Rounded;
-    return std::nullopt;
+      return rounded;
+    return {};
   }
 
   std::string precisionText() const { return options_.narrow == DType::F16 ? "fp16" : "bf16"; }
@@ -134,12 +140,15 @@ private:
       return name + " has another shape";
     Difference d = compareRows(got, *expected, scale);
     const double tolerance = std::max(options_.tolerance, isBfloat ? bfloatRounding : 0);
-    if (auto rounding = ownRounding();
-        rounding && !d.lost && d.relative > tolerance && !options_.byLoss) {
-      auto rounded = expectedBy(*rounding);
-      if (!rounded)
-        return rounded.takeError();
-      d = compareRows(got, *expected, scale, &*rounded);
+    std::vector<Tensor> rounded;
+    for (Arithmetic sample : ownRoundings()) {
+      if (d.lost || d.beyond <= tolerance || options_.byLoss)
+        break;
+      auto given = expectedBy(sample);
+      if (!given)
+        return given.takeError();
+      rounded.push_back(std::move(*given));
+      d = compareRows(got, *expected, scale, rounded);
     }
     if (d.finite == 0 && expected->count() > 0 && !d.lost)
       leaveOut(named(function) + ": all of '" + name +
@@ -158,8 +167,9 @@ private:
     noted(function, d);
     if (d.mostExplained > 0.5)
       leaveOut(named(function) + ": " +
-               (ownRounding() == Arithmetic::Rounded ? precisionText() + " of the graph itself"
-                                                     : "the export's own half precision") +
+               (ownRoundings().front() == Arithmetic::Rounded
+                    ? precisionText() + " of the graph itself"
+                    : "the export's own half precision") +
                " moves some rows by more than half of what they are; what rounding decides is not "
                "compared");
     if (d.beyond <= tolerance)

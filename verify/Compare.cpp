@@ -86,19 +86,28 @@ Rows compareAll(const Tensor &got, const Tensor &expected, RowScale rowScale) {
   return out;
 }
 
-/// What the export's own rounding explains of each row: twice its own error, or four times the root
-/// mean square of all. Rows that overflow explain nothing.
-std::vector<double> explainedBy(const Tensor &rounded, const Tensor &expected, RowScale scale) {
-  std::vector<double> out = compareAll(rounded, expected, scale).errors;
+/// What the export's own rounding explains of each row (Compare.h). Rows that overflow explain
+/// nothing.
+std::vector<double> explainedBy(llvm::ArrayRef<Tensor> rounded, const Tensor &expected,
+                                RowScale scale) {
+  std::vector<double> most;
   double squares = 0;
-  for (double &d : out) {
-    d = std::isfinite(d) ? d : 0;
-    squares += d * d;
+  size_t count = 0;
+  for (const Tensor &sample : rounded) {
+    const std::vector<double> errors = compareAll(sample, expected, scale).errors;
+    most.resize(errors.size());
+    count += errors.size();
+    for (auto [d, largest] : llvm::zip_equal(errors, most)) {
+      if (!std::isfinite(d))
+        continue;
+      squares += d * d;
+      largest = std::max(largest, d);
+    }
   }
-  const double typical = out.empty() ? 0 : std::sqrt(squares / double(out.size()));
-  for (double &d : out)
+  const double typical = count ? std::sqrt(squares / double(count)) : 0;
+  for (double &d : most)
     d = std::max(2 * d, 4 * typical);
-  return out;
+  return most;
 }
 
 } // namespace
@@ -108,11 +117,12 @@ std::vector<double> rowErrors(const Tensor &got, const Tensor &expected, RowScal
 }
 
 Difference compareRows(const Tensor &got, const Tensor &expected, RowScale scale,
-                       const Tensor *rounded) {
+                       llvm::ArrayRef<Tensor> rounded) {
   const Rows all = compareAll(got, expected, scale);
   std::vector<double> explained(all.rows.size(), 0);
-  if (rounded && rounded->count() == expected.count())
-    explained = explainedBy(*rounded, expected, scale);
+  if (llvm::all_of(rounded, [&](auto &sample) { return sample.count() == expected.count(); }) &&
+      !rounded.empty())
+    explained = explainedBy(rounded, expected, scale);
   Difference out;
   out.finite = all.finite;
   const int64_t width = expected.rank() ? expected.dim(-1) : 1;

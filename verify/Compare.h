@@ -15,11 +15,11 @@ namespace gpt2c {
 /// probability depends on, and an error is judged against what is left. The divisor is at least
 /// 1/100 of |expected|, and 1/1000 of its root mean square over all rows.
 ///
-/// Where the export computes in half precision, `rounded` is what it computes so, and `expected`
-/// the same in double. A plan keeps some of the export's roundings and drops others. With d_r the
-/// error of row r of `rounded`, the errors that it keeps add up to about d_r at most, and
-///   explained_r = 2 max(d_r, sqrt(mean over rows of d_r^2))
-/// is what rounding explains of row r: one row may be as lucky as none of the others.
+/// Where the export computes in half precision, each of `rounded` is what it computes so, in one of
+/// the ways in which roundings may fall, and `expected` the same in double. A plan keeps some of the
+/// export's roundings and drops others. With d_rs the error of row r of sample s,
+///   explained_r = max(2 max over s of d_rs, 4 sqrt(mean over r, s of d_rs^2))
+/// is what rounding explains of row r.
 struct Difference {
   double relative = 0;          ///< the largest error of a row; infinity where `lost`
   double beyond = 0;            ///< the largest of error - explained of a row
@@ -34,7 +34,7 @@ struct Difference {
 
 enum class RowScale : uint8_t { Norm, Logits };
 Difference compareRows(const Tensor &got, const Tensor &expected, RowScale scale = RowScale::Norm,
-                       const Tensor *rounded = nullptr);
+                       llvm::ArrayRef<Tensor> rounded = {});
 /// The error of each row; infinity where it is lost.
 std::vector<double> rowErrors(const Tensor &got, const Tensor &expected,
                               RowScale scale = RowScale::Norm);

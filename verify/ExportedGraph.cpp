@@ -320,7 +320,10 @@ llvm::Expected<SymbolMap> ExportedGraph::symbols(llvm::ArrayRef<Tensor> argument
 
 ExecOptions ExportedGraph::execution(Arithmetic arithmetic) const {
   ExecOptions options;
-  options.float64 = arithmetic == Arithmetic::Double || (arithmetic == Arithmetic::Usual && half_);
+  const bool moved = arithmetic == Arithmetic::Moved || arithmetic == Arithmetic::MovedOtherwise;
+  options.float64 =
+      moved || arithmetic == Arithmetic::Double || (arithmetic == Arithmetic::Usual && half_);
+  options.roundingSeed = moved ? uint64_t(arithmetic) : 0;
   return options;
 }
 

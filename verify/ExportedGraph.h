@@ -37,7 +37,10 @@ enum class Arithmetic : uint8_t {
   Double, ///< double precision throughout
   Stored, ///< rounded to the type of each value as ONNX Runtime would: what the export itself gives
   Rounded, ///< rounded to the type of roundTo(), which was called: what any plan in it might give
+  Moved,   ///< in double, values of half precision moved at random as far as rounding may: a sample
+  MovedOtherwise, ///< another sample
 };
+constexpr size_t numArithmetics = 6;
 
 /// The imported function and what its ports mean to the plan. The function must outlive it.
 class ExportedGraph {

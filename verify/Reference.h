@@ -91,7 +91,7 @@ private:
   std::vector<Scenario> scenarios_;
   std::vector<Round> rounds_;
   std::vector<std::string> unchecked_;
-  std::vector<std::array<std::vector<Tensor>, 4>> outputs_; // by arithmetic
+  std::vector<std::array<std::vector<Tensor>, numArithmetics>> outputs_; // by arithmetic
   /// Logits behind a prefix, for graphs that give those of the last token alone.
   std::map<std::tuple<const Round *, size_t, int64_t, Arithmetic>, Tensor> prefixes_;
   int64_t longest_ = 0;

@@ -22,24 +22,38 @@ TEST(CompareRows, WhatRoundingExplainsIsTwiceTheRowsOwnOrFourTimesThatOfATypical
   EXPECT_NEAR(plain.beyond, 1.5, 1e-6);
   EXPECT_EQ(plain.explained, 0);
   const double typical = 0.3 / std::sqrt(3.0);
-  const Difference d = compareRows(got, expected, RowScale::Norm, &rounded);
+  const Difference d = compareRows(got, expected, RowScale::Norm, rounded);
   EXPECT_NEAR(d.explained, 4 * typical, 1e-6);
   EXPECT_NEAR(d.mostExplained, 4 * typical, 1e-6);
   EXPECT_NEAR(d.beyond, 1.5 - 4 * typical, 1e-6);
   EXPECT_NEAR(d.relative, 1.5, 1e-6);
   const Tensor nearer = rows({1, 0, 0, 1, 1.6F, 0}, 2);
-  EXPECT_EQ(compareRows(nearer, expected, RowScale::Norm, &rounded).beyond, 0);
+  EXPECT_EQ(compareRows(nearer, expected, RowScale::Norm, rounded).beyond, 0);
   // Of many rows one that is far off explains itself.
   Tensor many(DType::F32, {100, 1}), off(DType::F32, {100, 1});
   std::fill_n(many.data<float>(), 100, 1);
   std::fill_n(off.data<float>(), 100, 1);
   off.data<float>()[7] = 1.3F;
-  EXPECT_NEAR(compareRows(many, many, RowScale::Norm, &off).mostExplained, 0.6, 1e-6);
+  EXPECT_NEAR(compareRows(many, many, RowScale::Norm, off).mostExplained, 0.6, 1e-6);
+}
+
+TEST(CompareRows, ARowIsGivenTheLargestOfSeveralSamples) {
+  const Tensor expected = rows({1, 0, 0, 1, 1, 0, 1, 0}, 2),
+               samples[] = {rows({1, 0.1F, 0, 1, 1, 0, 1, 0}, 2),
+                            rows({1, 0.4F, 0, 1, 1, 0, 1, 0}, 2)},
+               got = rows({1, 0.8F, 0, 1, 1, 0, 1, 0}, 2);
+  const double typical = std::sqrt((0.01 + 0.16) / 8);
+  const Difference d = compareRows(got, expected, RowScale::Norm, samples);
+  EXPECT_EQ(d.beyond, 0);
+  EXPECT_NEAR(d.mostExplained, 0.8, 1e-6);
+  const Tensor further = rows({1, 0, 0, 1, 1, 0, 1, 0.9F}, 2);
+  EXPECT_NEAR(compareRows(further, expected, RowScale::Norm, samples).beyond, 0.9 - 4 * typical,
+              1e-6);
 }
 
 TEST(CompareRows, RowsThatOverflowExplainNothing) {
   const Tensor expected = rows({1, 2}, 2), rounded = rows({INFINITY, 2}, 2), got = rows({1, 3}, 2);
-  const Difference d = compareRows(got, expected, RowScale::Norm, &rounded);
+  const Difference d = compareRows(got, expected, RowScale::Norm, rounded);
   EXPECT_EQ(d.explained, 0);
   EXPECT_NEAR(d.beyond, 1 / std::sqrt(5.0), 1e-6);
 }
