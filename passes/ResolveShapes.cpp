@@ -9,6 +9,8 @@
 // rows of a stored mask), and where positions are looked up in a table, that is a limit of the
 // function, and minima are decided by it.
 #include "ir/Builder.h"
+#include "ir/Error.h"
+#include "ir/Infer.h"
 #include "ir/Piecewise.h"
 #include "passes/Pass.h"
 
@@ -52,6 +54,38 @@ static std::optional<std::pair<llvm::StringRef, Dim>> solved(const Dim &a, const
 }
 
 using Equalities = std::vector<std::pair<Dim, Dim>>;
+
+/// The argument whose rows and columns a and b count, as token ids [batch, seq] have: numbers that
+/// a caller chooses apart from each other.
+static const Value *rowsAndColumns(const Function &f, const Dim &a, const Dim &b) {
+  for (unsigned i = 0; i < f.numArguments(); ++i) {
+    const Type &t = f.argument(i)->type;
+    if (t.rank() == 2 && !isFloat(t.dtype) && a.asSymbol() && b.asSymbol() && a != b &&
+        llvm::is_contained(t.shape, a) && llvm::is_contained(t.shape, b))
+      return f.argument(i);
+  }
+  return nullptr;
+}
+
+/// Nothing says which of them is 1 where both are not equal, so no size of a result is right.
+static llvm::Error refuseMixed(Function &f, const Dim &a, const Dim &b, const Value &argument) {
+  std::string where;
+  for (auto &op : f.ops()) {
+    Equalities here;
+    inferredEqualities = &here;
+    llvm::Error e = inferOp(*op);
+    inferredEqualities = nullptr;
+    llvm::consumeError(std::move(e)); // as it was inferred before
+    if (llvm::is_contained(here, std::pair(a, b))) {
+      where = op->describe() + ": ";
+      break;
+    }
+  }
+  return makeError(ExitCode::Unsupported,
+                   where + "'" + a.str() + "' meets '" + b.str() + "', the two sizes of '" +
+                       argument.name + "', in one dimension: whether they are equal or one of them " +
+                       "is 1 is not known before a call; declare one of them as a number");
+}
 
 /// Replaces a symbol that one of the equalities tells, by a polynomial where there is one.
 static bool substituteOne(Function &f, const Equalities &equalities) {
@@ -122,6 +156,9 @@ static llvm::Error unifyDims(Function &f) {
     inferredEqualities = nullptr;
     if (e)
       return e;
+    for (auto &[a, b] : equalities)
+      if (const Value *argument = rowsAndColumns(f, a, b))
+        return refuseMixed(f, a, b, *argument);
     bool changed = substituteOne(f, equalities);
     if (!changed)
       for (auto &[a, b] : equalities)

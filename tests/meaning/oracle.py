@@ -9,6 +9,7 @@ onnxruntime.set_default_logger_severity(4)
 
 STEPS = 12  # new tokens of each prompt
 ROUNDING = 3e-7  # relative change of every weight that stands for rounding of another order of sums
+HALF_ROUNDING = 2.0**-11  # the same for half precision: half a unit
 TYPES = {
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
@@ -68,9 +69,20 @@ def distance(got, expected):
     return np.linalg.norm(difference) / (norm if norm > 0 else 1)
 
 
+def moved_by(session, feeds, values):
+    """The largest distance of an output of floating point from `values`, all of them by name."""
+    try:
+        moved = session.run(list(values), feeds)
+    except Exception as e:
+        raise Invalid(str(e)) from e
+    return max(
+        [distance(m, v) for m, v in zip(moved, values.values()) if m.dtype.kind == "f"], default=0.0
+    )
+
+
 class Oracle:
-    """Runs one model. `rounding` is the largest distance that a change of the weights by rounding
-    makes."""
+    """Runs one model. `noise` is the largest distance that a change of the weights by `rounding`
+    of themselves makes."""
 
     def __init__(self, model, rounding=ROUNDING):
         self.model, self.session = model, session(model.proto)
@@ -126,19 +138,7 @@ class Oracle:
     def expected(self, feeds):
         """All outputs. Takes what rounding does to them into `noise`."""
         values = self.run(feeds)
-        for other in self.others:
-            try:
-                moved = other.run(self.outputs, feeds)
-            except Exception as e:
-                raise Invalid(str(e)) from e
-            self.noise = max(
-                [self.noise]
-                + [
-                    distance(m, values[n])
-                    for m, n in zip(moved, self.outputs)
-                    if m.dtype.kind == "f"
-                ]
-            )
+        self.noise = max([self.noise, *(moved_by(s, feeds, values) for s in self.others)])
         return values
 
     # -- Generation
