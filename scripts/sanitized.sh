@@ -12,10 +12,12 @@ if [ "${1:-}" = all ]; then
   tests=(-L '^(unit|lit)$')
 fi
 # Without the tests that only compile kernels: they are long and LeakSanitizer often crashes while
-# the threads of NVRTC end. Without those that go over the same code many times more.
+# the threads of NVRTC end. Without those that go over the same code many times more, or are about
+# how long something takes.
 without='^suite[.](op_kernels|plans_neutral)|NvrtcArch|CompilesForEveryArchitecture'
 without+='|AnyPassLeftOut|EveryPassTwice|ClassOfEveryCodePoint|DrawsFollowTheDistribution'
-without+='|StreamedOrNotTheTextIsThatOfTheIds|RowProduct[.](ARowHas|VectorsAndThreads)'
+without+='|StreamedOrNotTheTextIsThatOfTheIds|RowProduct/[01][.](ARowHas|VectorsAndThreads)'
+without+='|WorkIsBounded|LinearishTime|TokenizerVectorsTest[.]WholeTexts'
 
 # LLVM gives the thread that first asks for it a signal stack of its own, which AddressSanitizer
 # must not unmap. Reports go to files, as FileCheck would swallow those of a tool it reads from.

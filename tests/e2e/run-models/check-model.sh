@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # check-model.sh FOLDER cpu|cuda [FLAGS...]: compiles FOLDER/model.onnx for the device, with the
-# flags, and checks what the plans compute, with every test_data_set_N and the golden tokens.
+# flags, in each of PRECISIONS (fp32, fp16 and bf16 unless set), and checks what the plans compute,
+# with every test_data_set_N and, in fp32, the golden tokens.
 set -uo pipefail
 . "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 model=$1
@@ -26,7 +27,7 @@ run() {
   fi
 }
 
-for precision in fp32 fp16 bf16; do
+for precision in ${PRECISIONS:-fp32 fp16 bf16}; do
   plan=$precision.plan
   run "compile" gpt2c "$model/model.onnx" -o "$plan" --gpu-arch=$arch --precision=$precision \
     "${flags[@]}" ||
