@@ -167,8 +167,8 @@ llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols
     return e;
   for (unsigned i = 0; i < op.numResults(); ++i) {
     const DType declared = op.result(i)->type.dtype;
-    if (options_.roundingSeed && outputs[i].dtype() == DType::F64 && (declared == DType::F16 || declared == DType::BF16) &&
-        !op.info().has(DataMovement))
+    if (options_.roundingSeed && outputs[i].dtype() == DType::F64 &&
+        (declared == DType::F16 || declared == DType::BF16) && !op.info().has(DataMovement))
       moveByRounding(outputs[i], declared, options_.roundingSeed + ++moved_);
     values[op.result(i)] = std::move(outputs[i]);
   }

@@ -17,8 +17,9 @@ struct ExecOptions {
   /// Compute every floating-point value in double precision; arguments and constants are widened,
   /// results stay F64. What decides by lengths and positions alone keeps its types (Decisions.h).
   bool float64 = false;
-  /// With `float64`, unless 0: each value that the function has in half precision is moved at random
-  /// by up to half a unit of its type, as rounding to nearest may. A sample of what rounding does.
+  /// With `float64`, unless 0: each value that the function has in half precision is moved at
+  /// random by up to half a unit of its type, as rounding to nearest may. A sample of what rounding
+  /// does.
   uint64_t roundingSeed = 0;
   /// Keep f16 and bf16 constants widened to F32 between runs: faster, at twice the memory.
   bool cacheWidenedConstants = true;

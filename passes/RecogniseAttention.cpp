@@ -66,6 +66,9 @@ static llvm::Error unifyMaskShape(Function &f, Value *scores, Value *probabiliti
       auto own = leaf->type.shape[axis].asSymbol();
       if (!own || of.uses(*own) || (axis == 0 && isShared(f, *own, leaf)))
         continue;
+      // Texts and tokens are counted apart, whichever of them a graph takes for which.
+      if (auto across = leaf->type.shape[1 - axis].asSymbol(); across && of.uses(*across))
+        continue;
       f.substitute(*own, of);
       if (llvm::Error e = f.inferTypes())
         return e;

@@ -83,7 +83,8 @@ static llvm::Error refuseMixed(Function &f, const Dim &a, const Dim &b, const Va
   }
   return makeError(ExitCode::Unsupported,
                    where + "'" + a.str() + "' meets '" + b.str() + "', the two sizes of '" +
-                       argument.name + "', in one dimension: whether they are equal or one of them " +
+                       argument.name +
+                       "', in one dimension: whether they are equal or one of them " +
                        "is 1 is not known before a call; declare one of them as a number");
 }
 

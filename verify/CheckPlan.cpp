@@ -142,7 +142,7 @@ private:
     const double tolerance = std::max(options_.tolerance, isBfloat ? bfloatRounding : 0);
     std::vector<Tensor> rounded;
     for (Arithmetic sample : ownRoundings()) {
-      if (d.lost || d.beyond <= tolerance || options_.byLoss)
+      if (d.beyond <= tolerance || options_.byLoss || (d.lost && sample != Arithmetic::Stored))
         break;
       auto given = expectedBy(sample);
       if (!given)
@@ -153,6 +153,9 @@ private:
     if (d.finite == 0 && expected->count() > 0 && !d.lost)
       leaveOut(named(function) + ": all of '" + name +
                "' is NaN or infinite in the exported graph itself");
+    if (d.overflows)
+      leaveOut(named(function) + ": the export's own half precision overflows in some rows of '" +
+               name + "', as the plan does");
     lost = d.lost;
     if (d.lost) {
       entry(function).error = d.relative;

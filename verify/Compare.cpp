@@ -86,28 +86,34 @@ Rows compareAll(const Tensor &got, const Tensor &expected, RowScale rowScale) {
   return out;
 }
 
-/// What the export's own rounding explains of each row (Compare.h). Rows that overflow explain
-/// nothing.
-std::vector<double> explainedBy(llvm::ArrayRef<Tensor> rounded, const Tensor &expected,
-                                RowScale scale) {
-  std::vector<double> most;
+/// What the export's own rounding explains of each row (Compare.h).
+struct Explained {
+  std::vector<double> rows;
+  std::vector<bool> overflows; ///< in a sample
+};
+
+Explained explainedBy(llvm::ArrayRef<Tensor> rounded, const Tensor &expected, RowScale scale) {
+  Explained out;
   double squares = 0;
   size_t count = 0;
   for (const Tensor &sample : rounded) {
     const std::vector<double> errors = compareAll(sample, expected, scale).errors;
-    most.resize(errors.size());
+    out.rows.resize(errors.size());
+    out.overflows.resize(errors.size());
     count += errors.size();
-    for (auto [d, largest] : llvm::zip_equal(errors, most)) {
-      if (!std::isfinite(d))
+    for (auto [r, d] : llvm::enumerate(errors)) {
+      if (!std::isfinite(d)) {
+        out.overflows[r] = true;
         continue;
+      }
       squares += d * d;
-      largest = std::max(largest, d);
+      out.rows[r] = std::max(out.rows[r], d);
     }
   }
   const double typical = count ? std::sqrt(squares / double(count)) : 0;
-  for (double &d : most)
+  for (double &d : out.rows)
     d = std::max(2 * d, 4 * typical);
-  return most;
+  return out;
 }
 
 } // namespace
@@ -119,7 +125,8 @@ std::vector<double> rowErrors(const Tensor &got, const Tensor &expected, RowScal
 Difference compareRows(const Tensor &got, const Tensor &expected, RowScale scale,
                        llvm::ArrayRef<Tensor> rounded) {
   const Rows all = compareAll(got, expected, scale);
-  std::vector<double> explained(all.rows.size(), 0);
+  Explained explained{std::vector<double>(all.rows.size(), 0),
+                      std::vector<bool>(all.rows.size(), false)};
   if (llvm::all_of(rounded, [&](auto &sample) { return sample.count() == expected.count(); }) &&
       !rounded.empty())
     explained = explainedBy(rounded, expected, scale);
@@ -127,12 +134,16 @@ Difference compareRows(const Tensor &got, const Tensor &expected, RowScale scale
   out.finite = all.finite;
   const int64_t width = expected.rank() ? expected.dim(-1) : 1;
   for (size_t r = 0; r < all.rows.size(); ++r) {
+    if (all.rows[r].lost && explained.overflows[r]) {
+      ++out.overflows;
+      continue;
+    }
     out.lost |= all.rows[r].lost;
     out.relative = std::max(out.relative, all.errors[r]);
-    out.mostExplained = std::max(out.mostExplained, explained[r]);
-    if (const double beyond = all.errors[r] - explained[r]; beyond > out.beyond) {
+    out.mostExplained = std::max(out.mostExplained, explained.rows[r]);
+    if (const double beyond = all.errors[r] - explained.rows[r]; beyond > out.beyond) {
       out.beyond = beyond;
-      out.explained = explained[r];
+      out.explained = explained.rows[r];
       out.at = int64_t(r) * width + all.rows[r].worst;
     }
   }

@@ -16,10 +16,11 @@ namespace gpt2c {
 /// 1/100 of |expected|, and 1/1000 of its root mean square over all rows.
 ///
 /// Where the export computes in half precision, each of `rounded` is what it computes so, in one of
-/// the ways in which roundings may fall, and `expected` the same in double. A plan keeps some of the
-/// export's roundings and drops others. With d_rs the error of row r of sample s,
+/// the ways in which roundings may fall, and `expected` the same in double. A plan keeps some of
+/// the export's roundings and drops others. With d_rs the error of row r of sample s,
 ///   explained_r = max(2 max over s of d_rs, 4 sqrt(mean over r, s of d_rs^2))
-/// is what rounding explains of row r.
+/// is what rounding explains of row r. A row with NaN or infinities on one side alone is left out
+/// where one of the samples has such a row, too: the export itself overflows there.
 struct Difference {
   double relative = 0;          ///< the largest error of a row; infinity where `lost`
   double beyond = 0;            ///< the largest of error - explained of a row
@@ -28,6 +29,7 @@ struct Difference {
   int64_t at = -1;              ///< the element that differs most in that row; -1: none differs
   double got = 0, expected = 0; ///< its values
   int64_t finite = 0;           ///< elements that are finite on both sides
+  int64_t overflows = 0;        ///< rows that are left out
   /// An element is NaN, or an infinity of one sign, on one side alone.
   bool lost = false;
 };

@@ -58,6 +58,17 @@ TEST(CompareRows, RowsThatOverflowExplainNothing) {
   EXPECT_NEAR(d.beyond, 1 / std::sqrt(5.0), 1e-6);
 }
 
+TEST(CompareRows, RowsThatOverflowInTheExportTooAreLeftOut) {
+  const Tensor expected = rows({1, 2, 3, 4}, 2), rounded = rows({NAN, 2, 3, 4}, 2),
+               got = rows({NAN, NAN, 3, 4}, 2), other = rows({1, 2, INFINITY, 4}, 2);
+  const Difference d = compareRows(got, expected, RowScale::Norm, rounded);
+  EXPECT_FALSE(d.lost);
+  EXPECT_EQ(d.overflows, 1);
+  EXPECT_EQ(d.relative, 0);
+  EXPECT_TRUE(compareRows(got, expected).lost);
+  EXPECT_TRUE(compareRows(other, expected, RowScale::Norm, rounded).lost);
+}
+
 TEST(Loss, OneRowThatIsLostIsNotTheMedian) {
   Loss loss;
   loss.add(rows({1, 0, 0, 9, 1, 0}, 2), rows({1, 0, 0, 1, 1, 0}, 2), RowScale::Norm);
