@@ -20,7 +20,8 @@ PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$PWD/.deps/python
 export PATH PYTHONPATH
 failed=0
 GPT2C_NIGHTLY=1 scripts/test.sh "$build" -C Nightly \
-  -R '^emulated[.]|^e2e[.](compile-(models|int8)|smollm2)|AnyPassLeftOut|PipelineProperty' || failed=1
+  -R '^emulated[.]|^e2e[.](compile-(models|int8)|smollm2)|AnyPassLeftOut|PipelineProperty' ||
+  failed=1
 scripts/check-wheel.sh || failed=1
 scripts/check-torch.sh "$build" || failed=1
 scripts/check-bare.sh || failed=1
