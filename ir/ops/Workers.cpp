@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -30,6 +32,11 @@ template <typename F> bool soon(F happened) {
     pause();
   }
   return false;
+}
+
+template <typename F> void waitUntil(F happened) {
+  while (!soon(happened))
+    std::this_thread::yield();
 }
 
 /// One job at a time. `round_` is odd while there is one, and `inside_` counts those at it: a job
@@ -60,12 +67,11 @@ public:
     next_ = 0, done_ = 0;
     nextRound();
     takeParts();
-    while (done_ != parts)
-      if (!soon([&] { return done_ == parts; }))
-        std::this_thread::yield();
+    waitUntil([&] { return done_ == parts; });
     ++round_;
-    while (inside_ != 0)
-      pause();
+    waitUntil([&] { return inside_ == 0; });
+    if (error_)
+      std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
 private:
@@ -93,7 +99,12 @@ private:
   void takeParts() {
     isPart = true;
     for (int64_t i; (i = next_++) < parts_; ++done_)
-      (*f_)(i);
+      try {
+        (*f_)(i);
+      } catch (...) { // memory that ran out
+        const std::lock_guard lock(failing_);
+        error_ = std::current_exception();
+      }
     isPart = false;
   }
 
@@ -124,6 +135,8 @@ private:
   int wanted_ = 0;
   bool invariant_ = false;
   std::atomic<int64_t> next_ = 0, done_ = 0;
+  std::mutex failing_;
+  std::exception_ptr error_; ///< of a part, the last one
 };
 
 thread_local bool Workers::isPart = false;

@@ -8,8 +8,9 @@
 namespace gpt2c {
 
 /// Calls f(i) for each i < parts, on productThreads() threads, and waits. Which thread takes which
-/// part is open. Within a part, and while another thread is at it, all is done by the caller. f
-/// must not throw. RowInvariance is that of the caller.
+/// part is open. Within a part, and while another thread is at it, all is done by the caller. What
+/// a part throws is thrown here, and other parts may then be missing. RowInvariance is that of the
+/// caller.
 void forParts(int64_t parts, llvm::function_ref<void(int64_t)> f);
 
 /// A number of parts for `work` operations that can be cut in `most`: one where it is little.
