@@ -1,4 +1,5 @@
-// Which vector instructions kernels of the CPU use. Every level gives the same bits.
+// Which vector instructions kernels of the CPU use. Products have the same bits at every level
+// (RowProduct.h, IntegerProduct.h), exponentials have not (Exponentials.h).
 #pragma once
 
 namespace gpt2c {

@@ -24,8 +24,9 @@
 // them again), Rehearsed (grids of up to so many rows rehearse; 0: none).
 // Kernel: logits f32[rows,Vocab], which masks and adjustments change, greedy i32[rows],
 // rows SampleRow[rows], masks u32[]: of each row the word that its mask begins at, 0: it has none,
-// then masks of Vocab bits; null: no row has one; adjustments Adjustment[], which a row with a report
-// changes, next i32[rows], reports LogprobReport[rows], of which rows without one are not written.
+// then masks of Vocab bits; null: no row has one; adjustments Adjustment[], which a row with a
+// report changes, next i32[rows], reports LogprobReport[rows], of which rows without one are not
+// written.
 // masks, next and reports may be in host memory.
 // Grid: (Blocks, rows); block: Threads; cluster: Blocks; dynamic shared:
 // RowSampler<C>::sharedBytes. Bytes: 4 rows Vocab.
