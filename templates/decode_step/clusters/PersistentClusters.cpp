@@ -137,7 +137,8 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
         VocabularyRecord<HostWords>{
             .first = product(logits, last.stage.weights, last.terms, vocabulary_),
             .logits = last.logits,
-            .choices = words_.address(b_.choices())});
+            // Shares choose greedily: behind them @sample draws.
+            .choices = words_.address(division ? StepBuilder::null() : b_.choices())});
   addStep();
   if (division)
     emitSharesKernel(*division, qkv, hidden, logits);

@@ -196,7 +196,8 @@ template <typename W> struct HeadRecord {
 template <typename W> struct VocabularyRecord {
   FirstProduct<W> first;
   typename W::template Address<float> logits; ///< [batch,Vocab]
-  /// How sequences are drawn by temperature: SampleRow[batch], or null; with a state in pages.
+  /// How sequences are drawn by temperature: SampleRow[batch], or null; in clusters with a state in
+  /// pages.
   typename W::template Address<const int> choices;
 };
 

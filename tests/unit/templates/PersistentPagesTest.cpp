@@ -73,6 +73,9 @@ TEST(PersistentPages, SharesTakeThemToo) {
     const auto step = g.record<StepRecord>(4);
     EXPECT_EQ(g.port(step.stage.weights), "tables");
     EXPECT_TRUE(isNull(step.tokens) && isNull(step.stepIndex));
+    // They do not draw, so nothing says that they could.
+    EXPECT_TRUE(isNull(g.record<VocabularyRecord>(3).choices));
+    EXPECT_EQ(std::ranges::count(g.function.inputs, "choices", [](auto &i) { return i->name; }), 0);
   }
   EXPECT_NE(stepsOf(sizes, *extend, 16).error.find("of up to 8 sequences"), std::string::npos);
   EXPECT_NE(stepsOf(sizes, *extendOf(sizes, 128)).error.find("its state is in other pages"),
