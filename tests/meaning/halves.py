@@ -34,9 +34,22 @@ def converted(proto, tensor):
 
 def halved(proto):
     """(wide, half): the graph in fp16, and one in fp32 that computes the same with numbers that
-    fp16 holds."""
+    fp16 holds. Casts to fp16 say nothing in the first, so the second has none: a variance that is
+    infinite in fp16 is told by the distance of the two."""
     wide = converted(proto, lambda v: rounded(v).astype(np.float32))
+    for cast in casts_to(wide, TensorProto.FLOAT16):
+        cast.i = TensorProto.FLOAT
     return wide, retyped(converted(proto, rounded), TensorProto.FLOAT16)
+
+
+def casts_to(proto, *types):
+    """The attributes of casts that say one of the types."""
+    return [
+        a
+        for node in proto.graph.node
+        for a in node.attribute
+        if node.op_type == "Cast" and a.name == "to" and a.i in types
+    ]
 
 
 def doubled(proto):
@@ -47,10 +60,8 @@ def doubled(proto):
 def retyped(proto, to):
     """The graph with casts, inputs and outputs of `to` in the place of fp32; changed in place."""
     graph = proto.graph
-    for node in graph.node:
-        for a in node.attribute:
-            if node.op_type == "Cast" and a.name == "to" and a.i == TensorProto.FLOAT:
-                a.i = to
+    for cast in casts_to(proto, TensorProto.FLOAT):
+        cast.i = to
     for value in (*graph.input, *graph.output, *graph.value_info):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
             value.type.tensor_type.elem_type = to

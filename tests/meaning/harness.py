@@ -320,11 +320,8 @@ def without_narrow_casts(model):
     """The model with casts to fp32 in the place of those to fp16 and bf16."""
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
-    for node in proto.graph.node:
-        for a in node.attribute:
-            narrow = a.i in (onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16)
-            if node.op_type == "Cast" and a.name == "to" and narrow:
-                a.i = onnx.TensorProto.FLOAT
+    for cast in halves.casts_to(proto, onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16):
+        cast.i = onnx.TensorProto.FLOAT
     return dataclasses.replace(model, proto=proto)
 
 
