@@ -102,9 +102,13 @@ def model_of(args, name, shape, decoder):
     return path, weights
 
 
+def plan_of(args, name, scheme):
+    return args.work / f"{name}-{args.precision}{'-' + scheme if scheme else ''}.plan"
+
+
 def compiled(args, name, model, scheme):
     """(plan, seconds); 0 seconds for one that was there."""
-    plan = args.work / f"{name}-{args.precision}{'-' + scheme if scheme else ''}.plan"
+    plan = plan_of(args, name, scheme)
     if plan.exists():
         return plan, 0
     begin, quantise = time.time(), [f"--quantize={scheme}"] if scheme else []
@@ -201,6 +205,9 @@ def main():
     decoder, schemes = sibling("bench-decoder.py"), ["", *filter(None, args.quantize.split(","))]
 
     def prepare(name):
+        plans = {scheme: (plan_of(args, name, scheme), 0) for scheme in schemes}
+        if not args.peer and all(plan.exists() for plan, _ in plans.values()):
+            return plans, None
         model, weights = model_of(args, name, shapes[name], decoder)
         plans = {scheme: compiled(args, name, model, scheme) for scheme in schemes}
         return plans, weights if args.peer else None
