@@ -3,10 +3,11 @@
 # runs a part or none (GPT2C_NIGHTLY, `ctest -C Nightly`), the wheel of the Python package in an
 # environment of its own (scripts/check-wheel.sh), checkpoints by the versions of PyTorch that
 # people have (scripts/check-torch.sh), both commands of the README on machines that have nothing
-# (scripts/check-bare.sh), everything that can be sanitized (scripts/sanitized.sh all), ten
-# minutes of each fuzz target (scripts/fuzz.sh), and, drawn from SEED, which by default is the
-# number of the day, answers by 1,000 JSON schemas (tests/e2e/run-grammars) and 2,000 graphs with a
-# changed meaning against ONNX Runtime (tests/meaning). Failures stay in BUILD/nightly.
+# (scripts/check-bare.sh), a build without grammars, everything that can be sanitized
+# (scripts/sanitized.sh all), ten minutes of each fuzz target (scripts/fuzz.sh), and, drawn from
+# SEED, which by default is the number of the day, answers by 1,000 JSON schemas
+# (tests/e2e/run-grammars) and 2,000 graphs with a changed meaning against ONNX Runtime
+# (tests/meaning). Failures stay in BUILD/nightly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
@@ -20,11 +21,18 @@ PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$PWD/.deps/python
 export PATH PYTHONPATH
 failed=0
 GPT2C_NIGHTLY=1 scripts/test.sh "$build" -C Nightly \
-  -R '^emulated[.]|^e2e[.](compile-(models|int8)|smollm2)|AnyPassLeftOut|PipelineProperty' ||
+  -R '^emulated[.]|^e2e[.](compile-(models|int8)|smollm2|serving)|AnyPassLeft|PipelineProperty' ||
   failed=1
 scripts/check-wheel.sh || failed=1
 scripts/check-torch.sh "$build" || failed=1
 scripts/check-bare.sh || failed=1
+(
+  cmake --preset release -B build-no-grammars -DGPT2C_XGRAMMAR=OFF >/dev/null &&
+    cmake --build build-no-grammars --target gpt2c-run unit_runtime &&
+    { ! grep -q '^build unit_server: phony' build-no-grammars/build.ninja ||
+      cmake --build build-no-grammars --target unit_server gpt2c-serve; } &&
+    scripts/test.sh build-no-grammars -R '^unit[.](runtime|server)[.]'
+) || failed=1
 scripts/sanitized.sh all || failed=1
 scripts/fuzz.sh --seconds="${FUZZ_SECONDS:-600}" || failed=1
 echo "nightly: seed $seed"

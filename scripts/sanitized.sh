@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # scripts/sanitized.sh [all]: builds the asan preset and runs its tests: of what reads files that
 # others made, which are the frontend, the IR and the runtime. all: of everything that is
-# sanitized, the FileCheck cases too, which takes several times as long. The last line counts them.
+# sanitized, the server and the FileCheck cases too, which takes several times as long. The last
+# line counts them.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 libraries='ir|frontend|runtime'

@@ -2,10 +2,10 @@
 
 #include "runtime/text/Utf8.h"
 #include "server/Json.h"
+#include "server/RandomId.h"
 
 #include <algorithm>
 #include <ctime>
-#include <random>
 #include <utility>
 
 namespace gpt2c::serve {
@@ -15,20 +15,6 @@ int64_t charactersOf(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++n)
     at += std::max<size_t>(1, rt::utf8SequenceLength(text.substr(at)));
   return n;
-}
-
-std::string randomId(const char *prefix) {
-  thread_local std::mt19937_64 engine{std::random_device{}() ^ uint64_t(std::random_device{}())
-                                                                   << 32};
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string out = prefix;
-  uint64_t bits = 0;
-  for (int i = 0; i < 24; ++i, bits >>= 4) {
-    if (i % 16 == 0)
-      bits = engine();
-    out += digits[bits & 15];
-  }
-  return out;
 }
 
 AnswerWriter::AnswerWriter(const Model &model, GenerationRequest asked, int32_t streamInterval)

@@ -81,7 +81,5 @@ private:
 
 /// Characters of a text, a byte that is no UTF-8 being one.
 int64_t charactersOf(std::string_view text);
-/// A prefix and 24 random digits of base 16.
-std::string randomId(const char *prefix);
 
 } // namespace gpt2c::serve

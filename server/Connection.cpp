@@ -62,6 +62,7 @@ static HttpRequest requestOf(http::request<http::string_body> &&message) {
   out.contentType = text(message[http::field::content_type]);
   out.authorization = text(message[http::field::authorization]);
   out.requestId = text(message["X-Request-Id"]);
+  out.traceParent = text(message["traceparent"]);
   out.body = std::move(message.body());
   return out;
 }

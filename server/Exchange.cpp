@@ -81,11 +81,12 @@ std::optional<ApiError> Exchange::start() {
     if (auto self = weak.lock())
       self->gone();
   });
-  if (asked.stream)
-    responder_->begin({.contentType = "text/event-stream",
-                       .headers = {{"Cache-Control", "no-cache"},
-                                   {"X-Accel-Buffering", "no"},
-                                   {"X-Request-Id", http_.requestId}}});
+  if (asked.stream) {
+    HttpResponse head{.contentType = "text/event-stream",
+                      .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
+    Service::addHeaders(http_, head);
+    responder_->begin(std::move(head));
+  }
   tick();
   return std::nullopt;
 }
@@ -202,10 +203,9 @@ void Exchange::finish() {
   over_ = true;
   const bool stream = writer_.asked().stream;
   if (!stream) {
-    HttpResponse response = failure_ ? Service::errorResponse(*failure_, http_.requestId)
-                                     : HttpResponse{.body = writer_.whole()};
-    if (!failure_)
-      response.headers.emplace_back("X-Request-Id", http_.requestId);
+    HttpResponse response =
+        failure_ ? Service::errorResponse(*failure_) : HttpResponse{.body = writer_.whole()};
+    Service::addHeaders(http_, response);
     const int status = response.status;
     leave(status);
     responder_->send(std::move(response));
@@ -222,6 +222,7 @@ void Exchange::leave(int status) {
   mailbox_->close();
   responder_->after({}, nullptr);
   service_.metrics_->answered(http_.path, status);
+  sendSpans(status);
   if (service_.options().log) {
     double queue = 0, prefill = 0, decode = 0;
     for (const Times &t : times_)
@@ -239,6 +240,33 @@ void Exchange::leave(int status) {
                       {"decode_ms", decode * 1e3}});
   }
   service_.remove(shared_from_this());
+}
+
+/// Of each choice the time that it waited, that its prompt took and that its answer took.
+void Exchange::sendSpans(int status) {
+  if (!service_.spans_ || !http_.trace)
+    return;
+  constexpr size_t most = 16; // choices
+  std::vector<Span> parts;
+  for (size_t i = 0; i < std::min(times_.size(), most); ++i) {
+    const Times &t = times_[i];
+    const Clock::time_point none, admitted = t.ending.admitted;
+    const auto add = [&](const char *name, Clock::time_point begin, Clock::time_point end) {
+      if (begin != none && end != none)
+        parts.push_back({.trace = partOf(*http_.trace), .name = name, .begin = begin, .end = end});
+    };
+    add("queue", begun_, admitted);
+    add("prefill", admitted, t.first);
+    add("decode", t.first, t.last);
+  }
+  service_.sendSpans(http_, status,
+                     {{"gen_ai.operation.name",
+                       writer_.asked().chat ? std::string("chat") : std::string("text_completion")},
+                      {"gen_ai.request.model", writer_.asked().model},
+                      {"gen_ai.usage.input_tokens", writer_.promptTokens()},
+                      {"gen_ai.usage.output_tokens", writer_.newTokens()},
+                      {"gpt2c.cached_tokens", writer_.cachedTokens()}},
+                     std::move(parts));
 }
 
 //===-- early ends --------------------------------------------------------------------------===//

@@ -67,6 +67,7 @@ private:
   void write();
   void finish();
   void leave(int status);
+  void sendSpans(int status);
   void gone();
   void tick();
   void cancelChoices();

@@ -1,9 +1,12 @@
 // A request and where its answer goes, apart from sockets: HttpServer.cpp has those.
 #pragma once
 
+#include "server/Tracing.h"
+
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +16,10 @@ namespace gpt2c::serve {
 struct HttpRequest {
   std::string method = {}, path = {}; ///< without the query
   std::string body = {};
-  std::string contentType = {}, authorization = {}, requestId = {}; ///< of the headers
+  /// Of the headers.
+  std::string contentType = {}, authorization = {}, requestId = {}, traceParent = {};
+  std::optional<Trace> trace = {};                  ///< none: it is not traced
+  std::chrono::steady_clock::time_point begun = {}; ///< when the service had it
 };
 
 struct HttpResponse {

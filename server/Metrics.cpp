@@ -119,6 +119,11 @@ static void writeEngine(Page &page, const rt::EngineStats &s) {
   page.counter("engine_wasted_rows_total", "Rows computed for sequences that had ended.",
                double(s.wastedRows));
   page.counter("engine_busy_seconds_total", "Time in which the device had a call.", s.busySeconds);
+  page.counter("engine_forced_tokens_total",
+               "Tokens that a grammar left no choice of, without a step of their own.",
+               double(s.forcedTokens));
+  page.counter("device_allocations_total", "Allocations of the device's memory, none when ready.",
+               double(s.deviceAllocations));
 }
 
 std::string Metrics::page(const std::string &model, const rt::EngineStats *stats) const {
@@ -148,6 +153,9 @@ std::string Metrics::page(const std::string &model, const rt::EngineStats *stats
   page.histogram("request_decode_time_seconds", "From the first token to the last.", decode);
   page.histogram("request_prompt_tokens", "Tokens of a prompt.", promptTokens);
   page.histogram("request_generation_tokens", "Tokens of an answer.", newTokens);
+  page.counter("spans_sent_total", "Spans that the collector has taken.", double(spansSent));
+  page.counter("spans_dropped_total", "Spans that it has not, or that were too many.",
+               double(spansDropped));
   page.gauge("http_connections", "Open connections.", double(connections));
   page.begin("http_requests_total", "counter", "Answers of HTTP, by route and status.");
   std::lock_guard lock(mutex_);

@@ -43,6 +43,7 @@ struct Metrics {
   std::atomic<int64_t> promptTokensTotal = 0, newTokensTotal = 0;
   std::array<std::atomic<int64_t>, rt::finishes> ended = {}; ///< by Finish
   std::atomic<int64_t> connections = 0;                      ///< open now
+  std::atomic<int64_t> spansSent = 0, spansDropped = 0;
   std::atomic<int64_t> queuedTokens = 0; ///< prompt tokens of requests without a token yet
 
   /// Counts an answer of HTTP.

@@ -1,6 +1,7 @@
 #include "server/Service.h"
 
 #include "server/Exchange.h"
+#include "server/RandomId.h"
 #include "server/StatusPage.h"
 
 #include <algorithm>
@@ -19,7 +20,9 @@ bool equalInConstantTime(std::string_view a, std::string_view b) {
   return different == 0;
 }
 
-Service::Service(ServiceOptions options) : options_(std::move(options)) {}
+Service::Service(ServiceOptions options)
+    : options_(std::move(options)),
+      spans_(options_.spans ? std::make_unique<SpanSender>(*options_.spans, *metrics_) : nullptr) {}
 Service::~Service() = default;
 
 void Service::setModel(std::shared_ptr<Model> model) {
@@ -77,6 +80,7 @@ HttpResponse Service::errorResponse(const ApiError &error, const std::string &re
 }
 
 void Service::count(const HttpRequest &request, int status) {
+  sendSpans(request, status, {}, {});
   const bool known = status != 404 && status != 405;
   metrics_->answered(known ? request.path : "other", status);
   const bool watches = request.path == "/health" || request.path == "/metrics";
@@ -86,10 +90,42 @@ void Service::count(const HttpRequest &request, int status) {
 
 void Service::answer(const HttpRequest &request, Responder &responder, HttpResponse response) {
   count(request, response.status);
+  addHeaders(request, response);
+  responder.send(std::move(response));
+}
+
+/// Those by which a client finds its request again.
+void Service::addHeaders(const HttpRequest &request, HttpResponse &response) {
   if (std::ranges::count(response.headers, "X-Request-Id",
                          &std::pair<std::string, std::string>::first) == 0)
     response.headers.emplace_back("X-Request-Id", request.requestId);
-  responder.send(std::move(response));
+  if (request.trace)
+    response.headers.emplace_back("traceparent", request.trace->header());
+}
+
+void Service::trace(HttpRequest &request) const {
+  request.begun = Span::Clock::now();
+  request.trace = Trace::of(request.traceParent);
+  if (!request.trace && spans_ && request.method == "POST")
+    request.trace = Trace::begin();
+}
+
+void Service::sendSpans(const HttpRequest &request, int status,
+                        std::vector<Span::Attribute> attributes, std::vector<Span> parts) {
+  if (!spans_ || !request.trace || !request.trace->sampled)
+    return;
+  attributes.insert(attributes.begin(), {{"http.request.method", request.method},
+                                         {"url.path", request.path.substr(0, 200)},
+                                         {"http.response.status_code", int64_t(status)},
+                                         {"gpt2c.request_id", request.requestId}});
+  parts.push_back({.trace = *request.trace,
+                   .name = request.method + " " + request.path.substr(0, 200),
+                   .isServer = true,
+                   .failed = status >= 500,
+                   .begin = request.begun,
+                   .end = Span::Clock::now(),
+                   .attributes = std::move(attributes)});
+  spans_->send(std::move(parts));
 }
 
 void Service::logLine(const HttpRequest &request, int status, double seconds,
@@ -102,10 +138,14 @@ void Service::logLine(const HttpRequest &request, int status, double seconds,
   json.object().key("time").text(time).key("id").text(request.requestId);
   json.key("method").text(request.method).key("path").text(request.path.substr(0, 200));
   json.key("status").integer(status);
+  if (request.trace)
+    json.key("trace").text(request.trace->id);
   std::string text = std::string(time) + " " + request.requestId + " " + request.method + " ";
   for (const char c : request.path.substr(0, 200)) // a line stays a line
     text += c > 0x20 && c < 0x7f ? c : '?';
   text += " " + std::to_string(status);
+  if (request.trace)
+    text += " trace=" + request.trace->id;
   auto add = [&](const char *name, double value) {
     JsonWriter number;
     number.number(double(int64_t(value * 1000)) / 1000);
@@ -169,7 +209,8 @@ bool isJson(std::string_view type) {
 void writeModel(JsonWriter &w, const Model &model, const std::string &name) {
   w.object().key("id").text(name).key("object").text("model");
   w.key("created").integer(model.created()).key("owned_by").text("gpt2c");
-  w.key("max_model_len").integer(model.engine().limits().context).end();
+  w.key("max_model_len").integer(model.engine().limits().context);
+  w.key("vocab_size").integer(model.engine().limits().vocabulary).end();
 }
 
 std::string modelsOf(const Model &model) {
@@ -235,12 +276,16 @@ std::optional<HttpResponse> Service::refuse(HttpRequest &head) {
   const Refused refused = check(head);
   if (!refused.error)
     return std::nullopt;
+  trace(head);
   count(head, refused.error->status);
-  return errorResponse(*refused.error, head.requestId);
+  HttpResponse response = errorResponse(*refused.error);
+  addHeaders(head, response);
+  return response;
 }
 
 void Service::handle(HttpRequest request, const std::shared_ptr<Responder> &responder) {
   try {
+    trace(request);
     const Refused refused = check(request);
     if (refused.error)
       return answer(request, *responder, errorResponse(*refused.error));

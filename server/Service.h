@@ -27,6 +27,7 @@ struct ServiceOptions {
   /// A line of the log, without its end.
   std::function<void(const std::string &)> log = {};
   bool jsonLog = false;
+  std::optional<SpanTarget> spans = {}; ///< none: no spans are sent
   /// Loads the plan again, for /admin/reload: Ok where that was begun.
   std::function<rt::Status()> reload = {};
 };
@@ -90,10 +91,16 @@ private:
   void add(const std::shared_ptr<Exchange> &exchange);
   void remove(const std::shared_ptr<Exchange> &exchange);
   void logLine(const HttpRequest &request, int status, double seconds, const LogFields &more);
+  void trace(HttpRequest &request) const;
+  /// The span of a whole request that ends now, and `parts` of it.
+  void sendSpans(const HttpRequest &request, int status, std::vector<Span::Attribute> attributes,
+                 std::vector<Span> parts);
+  static void addHeaders(const HttpRequest &request, HttpResponse &response);
 
   const ServiceOptions options_;
   /// The engine's threads count, too, and may end later.
   const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  const std::unique_ptr<SpanSender> spans_; ///< null: none are sent
   std::atomic<bool> draining_ = false;
   mutable std::mutex mutex_; ///< of what follows
   std::shared_ptr<Model> model_;

@@ -57,6 +57,7 @@ BackendStats CudaBackend::stats() const {
   stats.weightBytes = executor_->weightBytes();
   stats.deviceBytes = executor_->deviceBytes() + kv_.bytes() + logits_.bytes() + ports_.bytes() +
                       state_.bytes() + rows_.memory.bytes() + rows_.inputs.bytes();
+  stats.allocations = device_->allocations();
   return stats;
 }
 

@@ -125,6 +125,7 @@ Result<DeviceMemory> CudaDevice::allocate(size_t bytes, const std::string &what)
   if (Status status = bindThread(); !status.ok())
     return status;
   CUdeviceptr address = 0;
+  ++allocations_;
   CUresult result = api_->memAlloc(&address, bytes);
   if (result == kOutOfMemory)
     return {Code::OutOfMemory, "out of GPU memory for " + what + ": asked for " +
@@ -142,6 +143,7 @@ Result<PinnedMemory> CudaDevice::allocatePinned(size_t bytes, const std::string 
   if (Status status = bindThread(); !status.ok())
     return status;
   void *data = nullptr;
+  ++allocations_;
   CUresult result = api_->memHostAlloc(&data, bytes, 0);
   if (result == kOutOfMemory)
     return {Code::OutOfMemory, "out of pinned host memory for " + what + ": asked for " +

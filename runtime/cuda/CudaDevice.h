@@ -5,6 +5,7 @@
 #include "runtime/cuda/CudaApi.h"
 #include "runtime/plan/Arch.h"
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -123,6 +124,8 @@ public:
   int maxSharedBytes() const { return maxSharedBytes_; }
   bool hasCooperativeLaunch() const { return cooperative_; }
   size_t freeBytes() const;
+  /// Calls of the driver for memory, of the device and of the host, so far.
+  uint64_t allocations() const { return allocations_; }
   /// 0 where the driver does not say.
   int attribute(DeviceAttribute which) const;
   /// "0000:3b:00.0"; empty where the driver does not say.
@@ -171,6 +174,7 @@ private:
   void *staging_ = nullptr; ///< two pinned halves of kStagingBytes
   CUevent stagingFree_[2] = {};
   std::string name_;
+  std::atomic<uint64_t> allocations_ = 0;
   ComputeCapability capability_;
   int multiprocessors_ = 0;
   int maxSharedBytes_ = 0;

@@ -20,6 +20,7 @@ struct BackendStats {
   double loadSeconds = 0;   ///< opening the device, loading code and weights
   uint64_t weightBytes = 0; ///< of deviceBytes
   uint64_t deviceBytes = 0; ///< memory held for the plan
+  uint64_t allocations = 0; ///< of memory by the device's driver, since it was opened
   /// Of the last prefill, decode, step or run, on the device; 0 unless timeOnDevice() asked for it.
   double deviceMilliseconds = 0;
 };

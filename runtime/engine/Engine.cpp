@@ -113,6 +113,7 @@ EngineStats Engine::stats() const {
   now.pages = pool_.pages();
   now.pagesUsed = pool_.used();
   now.pagesReserved = pool_.reserved();
+  now.deviceAllocations = backend_.stats().allocations;
   if (!calls_.empty())
     now.busySeconds += std::chrono::duration<double>(Clock::now() - busySince_).count();
   return now;

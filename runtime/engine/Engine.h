@@ -76,8 +76,11 @@ struct EngineStats {
   /// Prompt tokens of admitted requests, and of these those found in the prefix cache.
   int64_t prefixQueries = 0, prefixHits = 0;
   int64_t ended[finishes] = {}; ///< by Finish
+  /// New tokens that a constraint left no choice of, and that had no step of their own.
+  int64_t forcedTokens = 0;
   /// Time during which a call was begun and its results were not taken: at least the device's own.
   double busySeconds = 0;
+  uint64_t deviceAllocations = 0; ///< as of BackendStats
 };
 
 struct Submitted {
@@ -168,6 +171,7 @@ private:
             const LogprobReport *report);
   void score(Sequence &s, int32_t next, std::span<const float> logits, const LogprobReport *report);
   void accept(Sequence &s, Choice choice);
+  void acceptForced(Sequence &s, int32_t token);
   void end(RequestId id, AnswerPiece piece, Status status = {});
   void giveBack(Sequence &s);
   Status fail(Status status);

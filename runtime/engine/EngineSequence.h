@@ -45,6 +45,9 @@ struct Engine::Sequence {
   std::optional<Sampler> sampler; ///< none: the device's greedy choice
   bool onDevice = false;          ///< the device chooses as the sampler says
   AnswerStream answer;
+  /// What the choice in the newest call will be, and the tokens behind that, since no others may
+  /// be; they are taken with that choice.
+  std::vector<int32_t> forced;
   std::vector<Choice> scored; ///< tokens of the prompt, from the second on
   Adjustment wanted;          ///< makes the choice of the device the prompt's next token
   std::chrono::steady_clock::time_point admitted = {};

@@ -88,8 +88,9 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
   }
   const bool logits = (chooses && (s.onHost() || (checks && !sampled))) || (scores && !sampled);
   next.segments.push_back(
-      {.tokens = carry >= 0 ? std::span<const int32_t>(carried)
-                            : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
+      {.tokens = carry >= 0          ? std::span<const int32_t>(carried)
+                 : !s.forced.empty() ? std::span<const int32_t>(s.forced)
+                                     : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
        .past = s.begun,
        .pages = s.pages,
        .carry = carry,
@@ -102,13 +103,25 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
 }
 
 /// A row for every sequence whose prompt is through. There is room: limits_.sequences is at most
-/// the row budget.
+/// the row budget. Tokens that must come are rows as well, as far as there is room.
 void Engine::planNextTokens(NextCall &next) {
+  auto spare = int64_t(rowBudget_) - std::ranges::count_if(running_, [](const auto &entry) {
+                 return !entry.second->isPrompt();
+               });
   for (auto &[id, s] : running_) {
     if (s->isPrompt())
       continue;
-    if (s->newTokens() + s->pending < s->request.mostTokens())
+    const int64_t left = s->request.mostTokens() - s->newTokens() - s->pending;
+    if (left <= 0)
+      continue;
+    if (s->pending && s->sampler && s->onDevice)
+      s->forced = s->sampler->force(std::min(left, spare + 1));
+    if (s->forced.empty()) {
       addSegment(next, *s, 1, s->pending ? s->segment : -1);
+    } else if (!s->sampler->completeBehindForced()) {
+      addSegment(next, *s, int32_t(s->forced.size()), -1);
+      spare -= int64_t(s->forced.size()) - 1;
+    }
   }
 }
 
@@ -193,7 +206,7 @@ Status Engine::collect() {
     if (!call[i].chooses && !call[i].scores)
       continue;
     if (auto it = running_.find(call[i].id); it == running_.end())
-      counted_.wastedRows += !call[i].isPrompt;
+      counted_.wastedRows += call[i].isPrompt ? 0 : call[i].rows;
     else if (call[i].scores)
       score(*it->second, out->next[i], row, reported);
     else
@@ -237,10 +250,22 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
   }
   if (status.ok() && choice.token < 0)
     status = notANumber(s.id, s.tokens.size(), choice.token);
+  const RequestId id = s.id;
+  const std::vector<int32_t> forced = std::exchange(s.forced, {});
   if (status.ok())
     accept(s, std::move(choice));
   else
-    end(s.id, s.answer.end(Finish::Failed), std::move(status));
+    end(id, s.answer.end(Finish::Failed), std::move(status));
+  for (size_t i = 1; i < forced.size() && running_.contains(id); ++i)
+    acceptForced(s, forced[i]);
+}
+
+/// A token that no other could take the place of, and that nobody chose.
+void Engine::acceptForced(Sequence &s, int32_t token) {
+  if (Status status = s.sampler->accept(token); !status.ok())
+    return end(s.id, s.answer.end(Finish::Failed), std::move(status));
+  ++counted_.forcedTokens;
+  accept(s, {.token = token, .completes = s.sampler->complete()});
 }
 
 /// Of the prompt's next token: from the device's report, or from logits on the host.

@@ -38,8 +38,9 @@ struct GrammarText {
 /// "json_schema", as messages have it.
 const char *nameOf(GrammarText::Kind kind);
 
-/// What is compiled at most. Time and memory of a grammar follow from these, but for masks, of
-/// which compile() tries some.
+/// What is compiled at most. Time and memory of a grammar follow from the counts, so far that no
+/// text takes minutes; what takes more than the rest allows is known behind its compilation alone,
+/// and remembered, so that the same text takes it once.
 struct GrammarLimits {
   size_t bytes = 64 << 10; ///< of all texts
   size_t choices = 1024;   ///< or calls
@@ -47,8 +48,10 @@ struct GrammarLimits {
   int64_t repeats = 1024;  ///< of one bound of a repetition
   int64_t nodes = 4096; ///< of a schema: values; of a grammar: its length, repetitions written out
   int64_t names = 256;  ///< properties of an object, rules of a grammar
-  double maskSeconds = 0.05;    ///< for a token, of one thread's time
-  size_t cacheBytes = 64 << 20; ///< of compiled grammars that are kept, about
+  double compileSeconds = 5;      ///< of one thread's time
+  size_t grammarBytes = 64 << 20; ///< of one that is compiled
+  double maskSeconds = 0.05;      ///< for a token, of one thread's time; compile() tries some
+  size_t cacheBytes = 64 << 20;   ///< of compiled grammars that are kept, about
 };
 
 /// Whether this build has XGrammar.

@@ -181,16 +181,23 @@ public:
       order_.splice(order_.begin(), order_, it->second.place);
       return std::shared_ptr<const Constraint>(it->second.made);
     }
+    if (const auto it = refused_.find(what); it != refused_.end())
+      return it->second;
     std::string warned;
     warning = &warned;
+    const double start = threadSeconds();
     Result<std::shared_ptr<const Compiled>> made = tryCompile(what);
+    const double seconds = threadSeconds() - start;
     warning = nullptr;
     if (!made)
       return made.status();
     if (!warned.empty())
       return {Code::Usage, std::string(nameOf(what.kind)) + ": not supported: " + warned};
-    if (Status s = tryMasks(**made); !s.ok())
-      return {s.code(), std::string(nameOf(what.kind)) + ": " + s.message()};
+    Status cost = checkCost(seconds, (*made)->bytes());
+    if (cost.ok())
+      cost = tryMasks(**made);
+    if (!cost.ok())
+      return refuse(what, {cost.code(), std::string(nameOf(what.kind)) + ": " + cost.message()});
     keep(what, *made);
     return std::shared_ptr<const Constraint>(*made);
   }
@@ -285,6 +292,27 @@ private:
     return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
   }
 
+  Status checkCost(double seconds, size_t bytes) const {
+    if (seconds > limits_.compileSeconds)
+      return {Code::Usage, "to compile it takes " + std::to_string(seconds) + " s, at most " +
+                               std::to_string(limits_.compileSeconds) +
+                               " are taken: make it "
+                               "smaller"};
+    if (bytes > limits_.grammarBytes)
+      return {Code::Usage, "compiled it has " + std::to_string(bytes) + " bytes, at most " +
+                               std::to_string(limits_.grammarBytes) +
+                               " are taken: make it smaller"};
+    return {};
+  }
+
+  /// What was too much is too much again, without the work.
+  Status refuse(const GrammarText &what, Status why) {
+    constexpr size_t most = 64;
+    if (refused_.size() >= most)
+      refused_.clear();
+    return refused_[what] = std::move(why);
+  }
+
   /// Masks of a few tokens, since who waits for one holds back all others.
   Status tryMasks(const Compiled &made) const {
     const std::unique_ptr<TokenFilter> filter = made.begin();
@@ -338,6 +366,7 @@ private:
   std::map<GrammarText, Known> known_;
   std::list<const GrammarText *> order_; ///< of known_, used last first
   size_t bytes_ = 0;                     ///< of all that are known
+  std::map<GrammarText, Status> refused_;
 };
 
 } // namespace

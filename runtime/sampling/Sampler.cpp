@@ -117,6 +117,14 @@ SampledChoice Sampler::choiceAt(int64_t position) const {
 
 bool Sampler::complete() const { return allowed_ && allowed_->complete(); }
 
+std::vector<int32_t> Sampler::force(int64_t most) {
+  if (!allowed_ || params_.penalises() || params_.logprobs >= 0)
+    return {};
+  return allowed_->force(most);
+}
+
+bool Sampler::completeBehindForced() const { return allowed_ && allowed_->completeAhead(); }
+
 Status Sampler::accept(int32_t token) {
   ++position_;
   if (allowed_)

@@ -107,6 +107,12 @@ public:
   Status accept(int32_t token);
   /// Whether nothing may follow the tokens accepted.
   bool complete() const;
+  /// Tokens that come next whatever the logits are, at most `most`, where the mask of choiceAt()
+  /// was asked for last for the first of them: accept() follows for each, or the sampler is not
+  /// used any more. None where something else than the tokens is asked for of each choice.
+  std::vector<int32_t> force(int64_t most);
+  /// Whether nothing may follow the tokens that force() gave.
+  bool completeBehindForced() const;
   /// The error that a choice which is no token stands for.
   Status failure(int32_t choice) const;
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """serve.py PLAN: gpt2c-serve over sockets, on the CPU device. Prints what is not as it should."""
-import atexit
 import concurrent.futures
 import http.client
+import http.server
 import json
 import os
+import pathlib
 import random
 import re
 import signal
@@ -15,87 +16,14 @@ import tempfile
 import threading
 import time
 
+sys.path.append(str(pathlib.Path(__file__).with_name("serving")))
+from served import Served, expect, failed  # noqa: E402
+
 plan = sys.argv[1]
-failed = []
 
 
-def expect(condition, what):
-    if not condition:
-        failed.append(what)
-        print(f"FAIL: {what}")
-
-
-class Server:
-    """gpt2c-serve at a port that is free, ready."""
-
-    def __init__(self, *flags, ready=True, **environment):
-        self.log = []
-        self.process = subprocess.Popen(
-            ["gpt2c-serve", plan, "--device=cpu", "--port=0", *flags], stderr=subprocess.PIPE,
-            text=True, env=dict(os.environ, **environment))
-        atexit.register(self.process.kill)
-        self.changed = threading.Condition()
-        threading.Thread(target=self.read, daemon=True).start()
-        self.port = int(self.line(r"listening at http://[\d.]+:(\d+)")[1])
-        if ready:
-            self.line(r"ready in ")
-
-    def read(self):
-        for line in self.process.stderr:
-            with self.changed:
-                self.log.append(line.rstrip("\n"))
-                self.changed.notify_all()
-
-    def line(self, pattern, seconds=60):
-        """The match of the first line of the log that has the pattern."""
-        end = time.monotonic() + seconds
-        with self.changed:
-            while True:
-                for line in self.log:
-                    if match := re.search(pattern, line):
-                        return match
-                if not self.changed.wait(end - time.monotonic()):
-                    raise SystemExit(f"FAIL: no '{pattern}' in the log: {self.log}")
-
-    def request(self, method, path, body=None, **headers):
-        """(status, headers, text) of one request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        text = body if body is None or isinstance(body, (str, bytes)) else json.dumps(body)
-        if text is not None:
-            headers.setdefault("Content-Type", "application/json")
-        connection.request(method, path, text, headers)
-        answer = connection.getresponse()
-        out = answer.status, answer.headers, answer.read().decode()
-        connection.close()
-        return out
-
-    def complete(self, **body):
-        status, _, text = self.request("POST", "/v1/completions", body)
-        if status != 200:
-            raise SystemExit(f"FAIL: {body}: {status}: {text}")
-        return json.loads(text)
-
-    def metric(self, name):
-        page = self.request("GET", "/metrics")[2]
-        return float(re.search(rf"^gpt2c:{name}\{{.*?\}} (\S+)$", page, re.M)[1])
-
-    def settled(self):
-        """Whether nothing runs and no page is held, after a moment."""
-        return self.becomes(dict.fromkeys(("num_requests_running", "num_requests_waiting",
-                                           "kv_cache_pages_used", "kv_cache_pages_reserved"), 0))
-
-    def becomes(self, wanted):
-        """Whether the metrics have these values before a minute has passed."""
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            if all(self.metric(name) == value for name, value in wanted.items()):
-                return True
-            time.sleep(0.05)
-        return False
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+def Server(*flags, **more):
+    return Served(plan, *flags, **more)
 
 
 def events(text):
@@ -275,6 +203,35 @@ def connections(server):
         expect(s.recv(100).startswith(b"HTTP/1.1 200"), "an answer behind 100 Continue")
 
 
+def load(server):
+    """gpt2c-bench --url: what comes back is counted, open loop and closed loop."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as work:
+        for i in range(40):
+            work.write(json.dumps({"at": i / 100, "prompt": [1, 2, 3] if i % 2 else 5,
+                                   "max_tokens": 7, "stop": None}) + "\n")
+        work.write(json.dumps({"prompt": 5, "max_tokens": 100000}) + "\n")
+        work.flush()
+
+        def play(*flags):
+            done = subprocess.run(
+                ["gpt2c-bench", f"--url=http://127.0.0.1:{server.port}/v1/", "-o", "json",
+                 f"--workload={work.name}", *flags], stdout=subprocess.PIPE, check=True)
+            return json.loads(done.stdout)
+
+        for flags in ((), ("--streams=3",), ("--rate=inf", "--temperature=1")):
+            got = play(*flags)
+            expect(got["completed"] == 40 and got["output_tokens"] == 280
+                   and got["prompt_tokens"] == 160 and got["failed"] == 1, f"{flags}: {got}")
+            expect(got["statuses"] == {"200": 40, "400": 1} and "512" in got["first_problem"],
+                   f"{flags}: {got}")
+            expect(0 < got["time_to_first_token_ms"]["p50"] <= got["whole_answer_ms"]["max"],
+                   f"{flags}: {got}")
+            expect(got["connections"] == 3 or flags != ("--streams=3",), f"{got}")
+    got = subprocess.run(["gpt2c-bench", "--url=http://127.0.0.1:9", "--workload=-"],
+                         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    expect(got.returncode == 2 and "no answer from 127.0.0.1:9" in got.stderr, f"{got}")
+
+
 def disconnects(server):
     draw = random.Random(2)
     body = json.dumps({"prompt": "The river", "max_tokens": 400, "ignore_eos": True,
@@ -445,6 +402,37 @@ def keys_chats_and_reloads():
     os.unlink(template.name)
 
 
+def spans():
+    """Spans go to a collector, also when the server ends."""
+    got = []
+
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    collector = http.server.HTTPServer(("127.0.0.1", 0), Collector)
+    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    server = Server(f"--otlp-endpoint=http://127.0.0.1:{collector.server_port}")
+    trace, parent = "1" * 32, "2" * 16
+    _, headers, _ = server.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 3},
+                                   traceparent=f"00-{trace}-{parent}-01")
+    expect(headers["traceparent"].startswith(f"00-{trace}-"), f"traceparent: {headers}")
+    server.line(f"trace={trace}")
+    expect(server.stop() == 0, "SIGTERM ends with 0")
+    all_ = [span for body in got for resource in body["resourceSpans"]
+            for scope in resource["scopeSpans"] for span in scope["spans"]]
+    expect(sorted(span["name"] for span in all_)
+           == ["POST /v1/completions", "decode", "prefill", "queue"], f"spans: {all_}")
+    expect(all(span["traceId"] == trace for span in all_), f"spans: {all_}")
+    collector.shutdown()
+
+
 def commandLines():
     def ends(code, said, *flags, **environment):
         done = subprocess.run(["gpt2c-serve", *flags], stderr=subprocess.PIPE, text=True,
@@ -454,6 +442,7 @@ def commandLines():
     ends(1, "--port goes from 0 to 65535", plan, "--port=70000")
     ends(1, "for the environment's GPT2C_SERVE_PORT", plan, GPT2C_SERVE_PORT="x")
     ends(1, "is no address", plan, "--host=nowhere")
+    ends(1, "--otlp-endpoint is http://HOST:PORT", plan, "--otlp-endpoint=collector:4318")
     ends(2, "cannot read", "none.plan", "--port=0")
     ends(2, "cannot", plan, "--api-key-file=none.txt")
 
@@ -461,10 +450,10 @@ def commandLines():
 main = Server()
 status, _, page = main.request("GET", "/")
 expect(status == 200 and "gpt2c" in page, "the page at /")
-for part in (answers, scores, errors, constraints, connections, disconnects):
+for part in (answers, scores, errors, constraints, connections, load, disconnects):
     part(main)
 expect(main.settled(), "pages are left")
 expect(main.stop() == 0, "SIGTERM ends with 0")
-for part in (overload, drain, keys_chats_and_reloads, commandLines):
+for part in (overload, drain, keys_chats_and_reloads, spans, commandLines):
     part()
 sys.exit(1 if failed else 0)

@@ -1,4 +1,5 @@
 // gpt2c-bench: how fast a plan runs on this machine.
+#include "tools/gpt2c-bench/Load.h"
 #include "tools/gpt2c-bench/Rows.h"
 #include "tools/gpt2c-bench/Workload.h"
 #include "tools/runtime-common/DeviceFlags.h"
@@ -6,6 +7,7 @@
 #include "tools/runtime-common/Report.h"
 #include "tools/runtime-common/Sibling.h"
 
+#include <cstdlib>
 #include <iostream>
 
 #include <unistd.h>
@@ -25,6 +27,8 @@ struct CommandLine {
   std::string workloadPath;
   double rate = 0;
   int rowBudget = 0;
+  std::string url;
+  int streams = 0;
   std::vector<std::string> rows;
   rt::SamplingParams sampling;
   DeviceFlags device;
@@ -40,7 +44,7 @@ private:
 };
 
 CommandLine::CommandLine() {
-  flags.argument("PLAN", plan);
+  flags.argument("PLAN", plan).unless("url");
   addMeasurements();
   addOthers();
   device.addTo(flags);
@@ -87,6 +91,12 @@ void CommandLine::addOthers() {
              "\"at\" says; inf: all at once",
              rate)
       .value("row-budget", "N", "Of --workload: rows of one step (default 512)", rowBudget)
+      .value("url", "http://HOST:PORT",
+             "Of --workload: play the requests against a server there, in the place of PLAN; of "
+             "the environment OPENAI_API_KEY is sent",
+             url)
+      .value("streams", "N",
+             "Of --url: N requests are under way at any time, and \"at\" does not count", streams)
       .commas("rows", "LIST",
               "Measure calls over rows of several sequences: 3x128 are three of 128 new tokens, "
               "32x1@512+1x64 one token of each of 32 behind 512 others, and 64 of one",
@@ -156,13 +166,53 @@ rt::Status runRows(const CommandLine &c) {
   return {};
 }
 
+rt::Status runLoad(const CommandLine &c) {
+  if (std::string flag =
+          c.flags.firstGiven({"row-budget", "device", "threads", "skip-weight-checksum"});
+      !flag.empty())
+    return {rt::Code::Usage, flag + " is the server's, with --url"};
+  if (c.flags.given("streams") && c.streams < 1)
+    return {rt::Code::Usage, "--streams is a number of at least 1"};
+  if (c.streams && c.flags.given("rate"))
+    return {rt::Code::Usage, "--streams and --rate are two ways for requests to come"};
+  rt::Result<HttpUrl> server = parseHttpUrl("--url", c.url);
+  if (!server)
+    return server.status();
+  if (server->path.ends_with("/v1")) // as OpenAI's clients have it
+    server->path.resize(server->path.size() - 3);
+  const char *key = std::getenv("OPENAI_API_KEY");
+  const LoadOptions options{
+      .server = server.take(), .key = key ? key : "", .streams = c.streams, .sampling = c.sampling};
+  rt::Result<ServedModel> model = askServer(options);
+  if (!model)
+    return model.status();
+  rt::Result<std::vector<WorkloadRequest>> requests =
+      readWorkload(c.workloadPath, model->vocabulary);
+  if (!requests)
+    return requests.status();
+  if (c.flags.given("rate"))
+    rearrive(*requests, c.rate);
+  rt::Result<LoadResults> results = playLoad(*requests, *model, options);
+  if (!results)
+    return results.status();
+  results->workload = c.workloadPath;
+  print(*results, c.format, std::cout);
+  return {};
+}
+
 rt::Status runWorkload(const CommandLine &c) {
   if (rt::Status s = checkAlone(c, "--workload"); !s.ok())
     return s;
-  if (c.rowBudget < 0 || (c.rowBudget == 0 && c.flags.given("row-budget")))
-    return {rt::Code::Usage, "--row-budget is a number of at least 1"};
   if (c.flags.given("rate") && !(c.rate > 0))
     return {rt::Code::Usage, "--rate is a number above 0, or inf"};
+  if (rt::Status s = rt::checkSampling(c.sampling, 0); !s.ok())
+    return s;
+  if (c.flags.given("url"))
+    return runLoad(c);
+  if (c.flags.given("streams"))
+    return {rt::Code::Usage, "--streams belongs to --url"};
+  if (c.rowBudget < 0 || (c.rowBudget == 0 && c.flags.given("row-budget")))
+    return {rt::Code::Usage, "--row-budget is a number of at least 1"};
   rt::Result<std::unique_ptr<rt::Session>> session = openSession(c.plan, c.device);
   if (!session)
     return session.status();
@@ -172,8 +222,6 @@ rt::Status runWorkload(const CommandLine &c) {
     return requests.status();
   if (c.flags.given("rate"))
     rearrive(*requests, c.rate);
-  if (rt::Status s = rt::checkSampling(c.sampling, 0); !s.ok())
-    return s;
   rt::Result<WorkloadResults> results =
       playWorkload(**session, requests.take(), c.rowBudget, c.sampling);
   if (!results)
@@ -274,6 +322,8 @@ rt::Status run(const CommandLine &c) {
     return runWorkload(c);
   if (!c.flags.firstGiven({"rate", "row-budget"}).empty())
     return {rt::Code::Usage, "--rate and --row-budget belong to --workload"};
+  if (std::string flag = c.flags.firstGiven({"url", "streams"}); !flag.empty())
+    return {rt::Code::Usage, flag + " belongs to --workload"};
   if (!c.rows.empty())
     return runRows(c);
   if (std::string flag = c.flags.firstGiven({"temperature", "top-k", "top-p", "repeat-penalty"});

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -68,6 +67,9 @@ static rt::Result<WorkloadRequest> parseLine(const std::string &line, int32_t vo
     return {rt::Code::Usage, "\"prompt\" is missing"};
   if (rt::Status s = readPrompt(*prompt, vocabulary, random, request.prompt); !s.ok())
     return s;
+  request.more = value;
+  for (const char *own : {"at", "max_tokens", "prompt"})
+    request.more.erase(own);
   return request;
 }
 
@@ -99,14 +101,6 @@ void rearrive(std::vector<WorkloadRequest> &requests, double rate) {
   double at = 0;
   for (WorkloadRequest &r : requests)
     r.at = std::isfinite(rate) ? at += gap(random) : 0;
-}
-
-Spread spreadOf(const std::vector<double> &samples) {
-  if (samples.empty())
-    return {};
-  const Quantiles q = quantiles(samples);
-  return {std::accumulate(samples.begin(), samples.end(), 0.0) / double(samples.size()), q.median,
-          q.p90, q.p99, *std::max_element(samples.begin(), samples.end())};
 }
 
 //===-- the play ----------------------------------------------------------------------------===//

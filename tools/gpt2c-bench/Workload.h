@@ -1,8 +1,10 @@
-// Requests that come as a file says, played through the engine in this process.
+// Requests that come as a file says, and how they are played through the engine in this process.
 #pragma once
 
 #include "runtime/engine/Engine.h"
 #include "tools/gpt2c-bench/Output.h"
+#include "tools/gpt2c-bench/Spread.h"
+#include "tools/runtime-common/Json.h"
 
 #include <optional>
 
@@ -12,6 +14,7 @@ struct WorkloadRequest {
   double at = 0; ///< seconds since the start
   rt::Tokens prompt;
   int64_t maxTokens = 0;
+  Json more = Json::object(); ///< the line's other fields, for a server
 };
 
 /// One JSON object for each line: "at" (seconds; 0 where it is missing), "prompt" (token ids, or a
@@ -22,11 +25,6 @@ rt::Result<std::vector<WorkloadRequest>> readWorkload(const std::string &path, i
 /// Arrivals of a Poisson process of `rate` requests a second in the place of those of the file;
 /// infinite: all at once.
 void rearrive(std::vector<WorkloadRequest> &requests, double rate);
-
-struct Spread {
-  double mean = 0, median = 0, p90 = 0, p99 = 0, largest = 0;
-};
-Spread spreadOf(const std::vector<double> &samples); ///< zeros of none
 
 struct WorkloadResults {
   std::string plan, precision, device, workload;

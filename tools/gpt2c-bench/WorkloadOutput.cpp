@@ -2,21 +2,11 @@
 #include "tools/gpt2c-bench/Sheet.h"
 #include "tools/gpt2c-bench/Workload.h"
 
-#include "tools/runtime-common/Json.h"
-
 namespace gpt2c {
 
 namespace {
 
-double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
-
-struct Measure {
-  const char *name, *key;
-  const Spread &spread;
-  int digits;
-};
-
-std::vector<Measure> measures(const WorkloadResults &r) {
+std::vector<NamedSpread> measures(const WorkloadResults &r) {
   return {{"time to first token, ms", "time_to_first_token_ms", r.firstToken, 2},
           {"time between tokens, ms", "time_between_tokens_ms", r.betweenTokens, 3},
           {"whole answer, ms", "whole_answer_ms", r.whole, 1},
@@ -27,7 +17,7 @@ std::vector<Measure> measures(const WorkloadResults &r) {
 }
 
 /// What there is one number of.
-std::vector<std::pair<const char *, double>> totals(const WorkloadResults &r) {
+Totals totals(const WorkloadResults &r) {
   const rt::EngineStats &e = r.engine;
   return {{"requests", double(r.requests)},
           {"completed", double(r.completed)},
@@ -48,16 +38,6 @@ std::vector<std::pair<const char *, double>> totals(const WorkloadResults &r) {
           {"page_tokens", double(r.pageTokens)},
           {"prefix_hit_tokens", double(e.prefixHits)},
           {"device_busy_share", share(e.busySeconds, r.seconds)}};
-}
-
-Sheet sheetOf(const WorkloadResults &r) {
-  Sheet sheet{{"measure", ">mean", ">p50", ">p90", ">p99", ">max"}, {}};
-  for (const Measure &m : measures(r)) {
-    sheet.rows.push_back({m.name});
-    for (double v : {m.spread.mean, m.spread.median, m.spread.p90, m.spread.p99, m.spread.largest})
-      sheet.rows.back().push_back(fixed(v, m.digits));
-  }
-  return sheet;
 }
 
 const char *const explanation =
@@ -85,35 +65,16 @@ void markdown(const WorkloadResults &r, std::ostream &os) {
   os << "- prefix hits: " << e.prefixHits << " of " << r.promptTokens << " prompt tokens\n";
   os << "- the device worked " << fixed(100 * share(e.busySeconds, r.seconds), 1)
      << " % of the time\n\n";
-  sheetOf(r).markdown(os);
+  sheetOf(measures(r)).markdown(os);
   os << "\n" << explanation << "\n";
-}
-
-/// The table, an empty line, and the totals as one row.
-void csv(const WorkloadResults &r, std::ostream &os) {
-  sheetOf(r).csv(os);
-  os << "\n";
-  Sheet sheet{{}, {{}}};
-  for (auto [key, value] : totals(r)) {
-    sheet.titles.push_back(key);
-    sheet.rows[0].push_back(numberText(value));
-  }
-  sheet.csv(os);
 }
 
 void json(const WorkloadResults &r, std::ostream &os) {
   Json object{
       {"plan", r.plan}, {"precision", r.precision}, {"device", r.device}, {"workload", r.workload}};
-  for (auto [key, value] : totals(r))
-    object[key] = value;
-  for (const Measure &m : measures(r))
-    object[m.key] = Json{{"mean", m.spread.mean},
-                         {"p50", m.spread.median},
-                         {"p90", m.spread.p90},
-                         {"p99", m.spread.p99},
-                         {"max", m.spread.largest}};
+  addTo(object, totals(r), measures(r));
   if (!r.firstProblem.empty())
-    object["first_problem"] = (r.firstProblem);
+    object["first_problem"] = r.firstProblem;
   os << pretty(object);
 }
 
@@ -124,7 +85,7 @@ void print(const WorkloadResults &results, Format format, std::ostream &os) {
   case Format::Markdown:
     return markdown(results, os);
   case Format::Csv:
-    return csv(results, os);
+    return writeCsv(measures(results), totals(results), os);
   case Format::Json:
     return json(results, os);
   }

@@ -1,6 +1,7 @@
 #include "tools/gpt2c-serve/Serve.h"
 
 #include "tools/runtime-common/Files.h"
+#include "tools/runtime-common/HttpUrl.h"
 #include "tools/runtime-common/Report.h"
 
 #include <cmath>
@@ -33,7 +34,9 @@ ServeFlags::ServeFlags()
       .choice("log-format", "Lines about requests, on stderr", logFormat,
               {{"text", LogFormat::Text, "words (default)"},
                {"json", LogFormat::Json, "an object a line"},
-               {"none", LogFormat::None, "none"}});
+               {"none", LogFormat::None, "none"}})
+      .value("otlp-endpoint", "http://HOST:PORT",
+             "Where spans of requests are sent, as OTLP over HTTP (default: nowhere)", otlp_);
   addLimits();
 }
 
@@ -123,6 +126,12 @@ rt::Status ServeFlags::check() {
   for (const std::string &key : keys_)
     if (key.empty())
       return {rt::Code::Usage, "--api-key needs a key"};
+  if (!otlp_.empty()) {
+    rt::Result<HttpUrl> url = parseHttpUrl("--otlp-endpoint", otlp_);
+    if (!url)
+      return url.status();
+    spans_ = {url->host, url->port, url->path.empty() ? "/v1/traces" : url->path};
+  }
   if (!templateFile_.empty()) {
     rt::Result<std::string> text = readInput(templateFile_);
     if (!text)
@@ -154,6 +163,7 @@ serve::ServiceOptions ServeFlags::service() const {
   out.pingInterval = milliseconds(ping_);
   out.requestTimeout = milliseconds(request_);
   out.jsonLog = logFormat == LogFormat::Json;
+  out.spans = spans_;
   return out;
 }
 

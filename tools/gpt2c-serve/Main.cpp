@@ -1,4 +1,5 @@
 #include "tools/gpt2c-serve/Serve.h"
+#include "tools/runtime-common/Files.h"
 #include "tools/runtime-common/Report.h"
 #include "tools/runtime-common/Tokens.h"
 
@@ -130,6 +131,7 @@ rt::Status Program::run() {
   if (!server)
     return server.status();
   std::signal(SIGPIPE, SIG_IGN);
+  raiseFileLimit(); // a connection is a file
   (*server)->onSignals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) { signalled(signal); });
   const std::string at = "http://" + flags_.http().host + ":" + std::to_string((*server)->port());
   say("listening at " + at);

@@ -34,7 +34,8 @@ private:
 
   serve::HttpOptions http_;
   std::vector<std::string> names_, keys_;
-  std::string keyFile_, templateFile_;
+  std::string keyFile_, templateFile_, otlp_;
+  std::optional<serve::SpanTarget> spans_;
   std::optional<std::string> template_;
   int32_t parser_ = -1; ///< a serve::ToolFormat; -1: the template's
   int32_t sequences_ = 0, rows_ = 0, streamInterval_ = 1;

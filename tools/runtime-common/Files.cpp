@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <memory>
 
+#include <sys/resource.h>
+
 namespace gpt2c {
 
 rt::Result<std::string> readInput(const std::string &path) {
@@ -64,6 +66,14 @@ rt::Status writeOutput(const std::string &path, const std::string &text) {
   if (rt::Status s = file.write(std::as_bytes(std::span(text))); !s.ok())
     return s;
   return file.commit();
+}
+
+void raiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+  }
 }
 
 } // namespace gpt2c

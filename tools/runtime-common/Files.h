@@ -23,4 +23,7 @@ rt::Status checkOutputs(std::span<const NamedPath> outputs, std::span<const Name
 /// Writes a file, or standard output for "-". The file appears whole or not at all.
 rt::Status writeOutput(const std::string &path, const std::string &text);
 
+/// Lets the process have as many open files and connections as the system grants it.
+void raiseFileLimit();
+
 } // namespace gpt2c

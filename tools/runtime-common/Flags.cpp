@@ -68,6 +68,11 @@ Flags &Flags::argument(const char *name, std::string &to) {
   return *this;
 }
 
+Flags &Flags::unless(const char *flag) {
+  unless_ = flag;
+  return *this;
+}
+
 Flags &Flags::arguments(const char *name, std::vector<std::string> &to) {
   argumentName_ = name;
   arguments_ = &to;
@@ -243,17 +248,20 @@ std::optional<int> Flags::read(const std::vector<std::string> &arguments, std::s
   for (const Flag &f : flags_)
     if (f.required && !f.given)
       wrong("for the " + f.spelling() + " option: must be specified at least once!");
-  const size_t wanted = argument_ || arguments_ ? 1 : 0;
+  const bool left = unless_ && given(unless_) > 0;
+  const size_t wanted = (argument_ || arguments_) && !left ? 1 : 0;
   if (plain.size() < wanted)
     wrong("Not enough positional command line arguments specified!\nMust specify at least 1 "
           "positional argument: See: " +
           tool_ + " --help");
-  if (plain.size() > wanted && !arguments_)
+  if (left && !plain.empty())
+    wrong("'" + plain[0] + "' does not go with " + find(unless_)->spelling());
+  else if (plain.size() > wanted && !arguments_)
     wrong("Too many positional arguments specified!\nCan specify at most " +
           std::to_string(wanted) + " positional arguments: See: " + tool_ + " --help");
   if (!errors.empty())
     return 1;
-  if (argument_)
+  if (argument_ && wanted)
     *argument_ = plain[0];
   if (arguments_)
     *arguments_ = std::move(plain);

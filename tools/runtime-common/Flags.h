@@ -36,6 +36,8 @@ public:
   Flags &argument(const char *name, std::string &to);
   /// The same for one or more.
   Flags &arguments(const char *name, std::vector<std::string> &to);
+  /// Arguments are not there where this flag is given.
+  Flags &unless(const char *flag);
   /// --name=<value>, once; `value`: what --help calls it.
   template <typename T> Flags &value(const char *name, const char *value, const char *help, T &to) {
     return add({name, value, help, false, [&to](auto text) { return readValue(text, to); }});
@@ -123,7 +125,7 @@ private:
   std::string unknown(std::string_view argument, std::string_view name) const;
 
   std::string overview_, tool_ = "gpt2c";
-  const char *argumentName_ = nullptr;
+  const char *argumentName_ = nullptr, *unless_ = nullptr;
   std::string environment_; ///< empty: none is read
   std::string *argument_ = nullptr;
   std::vector<std::string> *arguments_ = nullptr;

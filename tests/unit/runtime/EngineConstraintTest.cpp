@@ -94,6 +94,59 @@ TEST_F(EngineConstraintTest, WhatForbidsEverythingFails) {
   }
 }
 
+// The same answers, in fewer steps, whatever runs beside them and ends them.
+TEST_F(EngineConstraintTest, TokensThatMustComeTakeNoStep) {
+  std::mt19937 random(11);
+  int64_t forced = 0;
+  for (int round = 0; round < 60; ++round) {
+    open({.rowBudget = round % 3 ? 0 : 16, .maxSequences = round % 3 ? 0 : 12});
+    answers_.clear();
+    std::vector<std::pair<RequestId, Request>> asked;
+    for (int i = 0; i < 8; ++i) {
+      Request r = asking(range(int32_t(random() % 40), 1 + int32_t(random() % 9)),
+                         1 + int64_t(random() % 30));
+      r.sampling.temperature = double(random() % 3) / 2;
+      r.sampling.seed = random();
+      if (i % 4)
+        r.sampling.constraint = std::make_shared<toy::ForcingConstraint>(
+            shape_.vocabulary, 1 + int(random() % 40), random());
+      if (random() % 4 == 0)
+        r.stopTokens = {int32_t(random() % 40), int32_t(random() % 40)};
+      if (random() % 5 == 0)
+        r.sampling.presencePenalty = 1;
+      if (random() % 5 == 0)
+        r.sampling.logprobs = 1;
+      asked.emplace_back(submit(r), r);
+    }
+    if (round % 4 == 0) {
+      for (int i = 0; i < 3; ++i)
+        EXPECT_TRUE(engine_->step().ok());
+      engine_->cancel(asked[1].first);
+      asked.erase(asked.begin() + 1);
+    }
+    runAll();
+    for (const auto &[id, r] : asked)
+      EXPECT_EQ(answers_[id].tokens, alone(r)) << round;
+    const EngineStats s = engine_->stats();
+    EXPECT_LE(s.rows - s.promptRows - s.wastedRows, s.newTokens) << "a token is one row at most";
+    forced += s.forcedTokens;
+    expectNoLeak();
+  }
+  EXPECT_GT(forced, 500);
+}
+
+TEST_F(EngineConstraintTest, AnAnswerThatMustComeTakesThreeSteps) {
+  Request r = asking({1, 2, 0}, 30);
+  r.sampling.constraint = std::make_shared<toy::StepConstraint>(3, 0, 30);
+  shape_.vocabulary = 3; // of each residue there is one token
+  open();
+  const RequestId id = submit(r);
+  runAll();
+  EXPECT_EQ(answers_[id].tokens, alone(r));
+  EXPECT_GE(engine_->stats().forcedTokens, 27);
+  EXPECT_LE(engine_->stats().calls, 3);
+}
+
 TEST_F(EngineConstraintTest, BadParametersAreRefused) {
   open();
   Request r = asking({1, 2, 3}, 5);

@@ -170,6 +170,22 @@ TEST_F(GrammarTest, OneTextIsCompiledOnce) {
   EXPECT_NE(*small.compile(what), *held); // it was forgotten
 }
 
+TEST_F(GrammarTest, WhatTakesTooMuchIsRefusedAndRemembered) {
+  const GrammarText what{.kind = Kind::Schema, .text = R"({"type":"integer"})"};
+  for (const auto &[limits, said] : std::initializer_list<std::pair<GrammarLimits, const char *>>{
+           {{.compileSeconds = 0}, "to compile it takes"},
+           {{.grammarBytes = 1}, "compiled it has"},
+           {{.maskSeconds = 0}, "to find what may follow takes"}}) {
+    GrammarCompiler small(&sampleTokenizer(), sampleTokenizer().vocabSize(), {eos_}, limits);
+    const auto first = small.compile(what), second = small.compile(what);
+    ASSERT_FALSE(first);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(first.status().code(), Code::Usage);
+    EXPECT_NE(first.status().message().find(said), std::string::npos) << first.status().message();
+    EXPECT_EQ(first.status().message(), second.status().message()) << "it was not tried again";
+  }
+}
+
 TEST(GrammarWithoutTokenizer, IsRefused) {
   GrammarCompiler none(nullptr, 10, {});
   const auto made = none.compile({.kind = Kind::Json});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/sampling/Constraint.h"
+#include "runtime/sampling/Random.h"
 
 #include <algorithm>
 #include <vector>
@@ -55,6 +56,49 @@ private:
   int32_t vocabulary_;
   int least_, most_;
   std::vector<int32_t> ends_;
+};
+
+/// Of most of an answer's tokens one alone may come, drawn by the seed; of the others those that
+/// StepConstraint lets. It is complete behind `most` tokens.
+class ForcingConstraint final : public Constraint {
+public:
+  ForcingConstraint(int32_t vocabulary, int most, uint64_t seed)
+      : vocabulary_(vocabulary), most_(most), seed_(seed) {}
+
+  std::unique_ptr<TokenFilter> begin() const override { return std::make_unique<Filter>(*this); }
+  int32_t vocabulary() const override { return vocabulary_; }
+  std::span<const int32_t> ends() const override { return {}; }
+
+private:
+  class Filter final : public TokenFilter {
+  public:
+    explicit Filter(const ForcingConstraint &of) : of_(of) {}
+    bool accept(int32_t token) override {
+      const bool may = mayFollow(token);
+      count_ += may;
+      return may;
+    }
+    void restrict(std::span<uint32_t> allowed) override {
+      for (int32_t t = 0; t < of_.vocabulary_; ++t)
+        if (!mayFollow(t))
+          allowed[size_t(t) / 32] &= ~(1U << (t % 32));
+    }
+    bool complete() override { return count_ >= of_.most_; }
+
+  private:
+    bool mayFollow(int32_t token) const {
+      const double draw = uniformAt(of_.seed_, count_, 0);
+      if (count_ >= of_.most_)
+        return false;
+      return draw < 0.7 ? token == int32_t(draw * 1e6) % of_.vocabulary_ : token % 3 == count_ % 3;
+    }
+    const ForcingConstraint &of_;
+    int count_ = 0;
+  };
+
+  int32_t vocabulary_;
+  int most_;
+  uint64_t seed_;
 };
 
 } // namespace gpt2c::rt::toy

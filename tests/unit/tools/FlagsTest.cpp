@@ -107,6 +107,21 @@ TEST(Flags, SaysWhatIsWrong) {
   EXPECT_EQ(far.errors.find("Did you mean"), std::string::npos);
 }
 
+TEST(Flags, AFlagTakesThePlaceOfTheArgument) {
+  for (const auto &[arguments, error] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--text=x"}, ""},
+           {{"p"}, ""},
+           {{}, "gpt2c: Not enough positional command line arguments specified!\n"},
+           {{"p", "--text=x"}, "gpt2c: 'p' does not go with --text\n"}}) {
+    Given g;
+    g.flags.unless("text");
+    EXPECT_EQ(g.read(arguments), error.empty() ? std::nullopt : std::optional(1));
+    EXPECT_EQ(g.errors.substr(0, error.size()), error);
+    EXPECT_EQ(g.errors.empty(), error.empty());
+  }
+}
+
 // scripts/make-man.py reads it.
 TEST(Flags, HelpIsATable) {
   Given g;
