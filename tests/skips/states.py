@@ -134,7 +134,8 @@ def lacking_programs(known, root, work):
         return made
 
     few = few_programs(work)
-    for name in ("e2e.dot", "e2e.run-capi", "e2e.run-capi-gpu", "e2e.serve"):
+    for name in ("e2e.dot", "e2e.run-capi", "e2e.run-capi-gpu", "e2e.serve",
+                 "e2e.serving-metrics"):
         yield known[name].lacking("few programs", PATH=few)
     for state, (names, programs) in PROGRAMS.items():
         first = folder(state, programs)

@@ -3,17 +3,27 @@
 set -uo pipefail
 . "$GPT2C_SOURCE_DIR/tests/skip.bash"
 here=$GPT2C_SOURCE_DIR/tests/e2e/serving
-command -v gpt2c-serve >/dev/null || skip "no gpt2c-serve: Boost's headers are missing"
+has() { command -v "$1" >/dev/null; }
+lacks=()
 more=()
 case $1 in
-replicas) command -v haproxy >/dev/null || skip "no haproxy (the package haproxy)" ;;
+metrics) has promtool || lacks+=("promtool (the package prometheus)") ;;
+replicas) has haproxy || lacks+=("haproxy (the package haproxy)") ;;
 page)
-  browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
-    skip "no Chromium (the package chromium)"
-  more=("$browser")
+  more=("$(command -v chromium || command -v chromium-browser || command -v google-chrome)") ||
+    lacks+=("Chromium (the package chromium)")
   ;;
-metrics) command -v promtool >/dev/null || skip "no promtool (the package prometheus)" ;;
+rayserve)
+  python3 -c 'import ray.serve' 2>/dev/null ||
+    lacks+=("ray for Python (pip install 'ray[serve]')")
+  ;;
+harness)
+  python3 -c 'import lm_eval, transformers' 2>/dev/null ||
+    lacks+=("lm_eval for Python (pip install 'lm_eval[api]' transformers)")
+  ;;
 esac
+has gpt2c-serve || lacks+=("gpt2c-serve: Boost's headers are missing")
+[ ${#lacks[@]} = 0 ] || skip "no ${lacks[0]}"
 gpt2c "$GPT2C_SOURCE_DIR/examples/sample/model.onnx" -o sample.plan --gpu-arch=none 2>/dev/null ||
   exit 1
 timeout 300 python3 "$here/$1.py" sample.plan "${more[@]}"
