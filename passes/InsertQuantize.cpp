@@ -64,8 +64,9 @@ Tensor rowSums(const Tensor &q, int64_t factor) {
   return sums;
 }
 
-/// Elements of a row of x that share a scale: what the op that makes x can see at once. A tile of a
-/// product covers 128 columns, an attention block one head.
+/// Elements of a row of x that share a scale, 0: all of them: what the op that makes x can see at
+/// once, where products have groups of so many. A tile of a product covers 128 columns, an attention
+/// block one head.
 int64_t activationGroup(const Value &x) {
   constexpr int64_t tileColumns = 128;
   const Op *def = x.def();
@@ -77,9 +78,8 @@ int64_t activationGroup(const Value &x) {
     return k == tileColumns ? 0 : tileColumns;
   bool attention = def->is(OpCode::Attention) || def->is(OpCode::CachedAttention) ||
                    def->is(OpCode::AppendAttention);
-  if (attention && def->intAttr("num_heads") > 1)
-    return k / def->intAttr("num_heads");
-  return 0;
+  const int64_t head = attention ? k / def->intAttr("num_heads") : k;
+  return head < k && (head == 64 || head == tileColumns) ? head : 0;
 }
 
 /// Whether x has one row for each sequence: [batch, 1, k], or of prompts what is behind
