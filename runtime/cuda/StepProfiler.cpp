@@ -1,7 +1,9 @@
 #include "runtime/cuda/StepProfiler.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <ranges>
 
 namespace gpt2c::rt::cuda {
 
@@ -95,7 +97,17 @@ profileSteps(const std::shared_ptr<CudaDevice> &device, CudaExecutor &executor,
     times.push_back({launched[i], ends[0], ends[1]});
     begin = ends[1];
   }
+  inOrder(times);
   return times;
+}
+
+void inOrder(std::vector<FunctionProfile::StepTime> &times) {
+  double next = std::numeric_limits<double>::infinity();
+  for (FunctionProfile::StepTime &t : std::views::reverse(times)) {
+    t.end = std::max(0.0, std::min(t.end, next));
+    t.begin = std::max(0.0, std::min(t.begin, t.end));
+    next = t.begin;
+  }
 }
 
 } // namespace gpt2c::rt::cuda
