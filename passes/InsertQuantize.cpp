@@ -65,8 +65,8 @@ Tensor rowSums(const Tensor &q, int64_t factor) {
 }
 
 /// Elements of a row of x that share a scale, 0: all of them: what the op that makes x can see at
-/// once, where products have groups of so many. A tile of a product covers 128 columns, an attention
-/// block one head.
+/// once, where products have groups of so many. A tile of a product covers 128 columns, an
+/// attention block one head.
 int64_t activationGroup(const Value &x) {
   constexpr int64_t tileColumns = 128;
   const Op *def = x.def();
