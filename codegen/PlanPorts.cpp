@@ -4,6 +4,7 @@
 #include "ir/FunctionNames.h"
 #include "ir/Ports.h"
 #include "ir/ops/AppendAttention.h"
+#include "ir/ops/Common.h"
 #include "schedule/Versions.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -13,11 +14,33 @@
 
 namespace gpt2c {
 
+/// The rows of the shortest table of tokens of a graph without a head; 0: none is known.
+static int64_t rowsOfTokenTables(const Function &f) {
+  int64_t rows = 0;
+  auto take = [&](const Value *table) {
+    const auto here = table->type.shape[0].constant();
+    if (here && (rows == 0 || *here < rows))
+      rows = *here;
+  };
+  const Value *ids = f.argument("ids");
+  for (const Use &use : ids ? ids->uses() : llvm::ArrayRef<Use>())
+    if (use.op->is(OpCode::Embed) && use.operand == ops::Embed::Ids)
+      take(use.op->operand(ops::Embed::Tokens));
+    else if (use.op->is(OpCode::Gather) && use.operand == ops::Gather::Indices &&
+             use.op->intAttr("axis") == 0)
+      take(use.op->operand(ops::Gather::X));
+  return rows;
+}
+
 llvm::Error describeKv(const Module &module, CodegenOptions &options, plan::PlanT &meta) {
   for (auto &f : module.functions)
     for (auto [i, name] : llvm::enumerate(f->resultNames))
       if (name == "logits")
         meta.vocab_size = f->returned()[i]->type.shape.back().constant().value_or(0);
+  if (const Function *forward = module.function(functions::forward); forward && !meta.vocab_size)
+    meta.vocab_size = rowsOfTokenTables(*forward);
+  if (!meta.vocab_size)
+    meta.eos_token = -1; // of a vocabulary that nobody knows
   const Value *kv = kvState(module);
   if (!kv)
     return llvm::Error::success();

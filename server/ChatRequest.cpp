@@ -258,7 +258,7 @@ std::variant<GenerationRequest, ApiError> readChat(const json::value &body, cons
   }
   readCommon(f, model, limits, r);
   readChatLengths(f, model, r);
-  if (auto error = finish(f, r, model))
+  if (auto error = finish(f, r.model, model))
     return *error;
   // The template says what begins a text.
   if (auto error = addText(std::get<std::string>(text), model, rt::AddBos::No, r.prompts))

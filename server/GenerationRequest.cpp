@@ -114,11 +114,11 @@ void readCommon(Fields &f, const Model &model, const RequestLimits &limits, Gene
             "request_id", "spaces_between_special_tokens"});
 }
 
-std::optional<ApiError> finish(Fields &f, const GenerationRequest &r, const Model &model) {
+std::optional<ApiError> finish(Fields &f, const std::string &asked, const Model &model) {
   f.finish();
-  if (!f.error() && !model.isCalled(r.model))
+  if (!f.error() && !model.isCalled(asked))
     return ApiError{.status = 404,
-                    .message = "there is no model '" + r.model.substr(0, 200) +
+                    .message = "there is no model '" + asked.substr(0, 200) +
                                "'; this server has '" + model.names().front() + "'",
                     .param = "model",
                     .code = "model_not_found"};
@@ -126,25 +126,27 @@ std::optional<ApiError> finish(Fields &f, const GenerationRequest &r, const Mode
 }
 
 /// A text that is too long for the context, however it is cut into tokens, is not cut.
-static std::optional<ApiError> tooLong(std::string_view text, const Model &model) {
+static std::optional<ApiError> tooLong(std::string_view text, const Model &model,
+                                       const char *field) {
   const size_t most = model.longestText();
   if (text.size() <= most)
     return std::nullopt;
   return ApiError{.message = "a prompt of " + std::to_string(text.size()) +
                              " bytes is longer than the context of " +
-                             std::to_string(model.engine().limits().context) +
-                             " tokens, which have at most " + std::to_string(most) + " bytes",
-                  .param = "prompt",
+                             std::to_string(model.context()) + " tokens, which have at most " +
+                             std::to_string(most) + " bytes",
+                  .param = field,
                   .code = "context_length_exceeded"};
 }
 
 std::optional<ApiError> addText(std::string_view text, const Model &model, rt::AddBos bos,
-                                std::vector<Prompt> &to) {
+                                std::vector<Prompt> &to, const char *field) {
   if (!model.tokenizer())
-    return ApiError{.message = "the plan has no tokenizer, so a prompt is a list of token ids: "
-                               "compile it with gpt2c --tokenizer for texts",
-                    .param = "prompt"};
-  if (auto error = tooLong(text, model))
+    return ApiError{.message = "the plan has no tokenizer, so " + std::string(field) +
+                               " is a list of token ids: compile it with gpt2c --tokenizer for "
+                               "texts",
+                    .param = field};
+  if (auto error = tooLong(text, model, field))
     return error;
   to.push_back({model.tokenizer()->encode(text, {.addBos = bos}), std::string(text)});
   return std::nullopt;
@@ -156,21 +158,22 @@ static void addIds(std::vector<int32_t> ids, const Model &model, std::vector<Pro
 }
 
 std::optional<ApiError> readPrompts(Fields &f, const Model &model, const RequestLimits &limits,
-                                    std::vector<Prompt> &to) {
+                                    std::vector<Prompt> &to, const char *field) {
   bool special = true;
   f.boolean("add_special_tokens", special);
   const rt::AddBos bos = special ? rt::AddBos::Auto : rt::AddBos::No;
-  const json::value *prompt = f.find("prompt");
+  const json::value *prompt = f.find(field);
   if (f.error())
     return f.error();
   if (!prompt)
-    return ApiError{.message = "there is no prompt", .param = "prompt"};
+    return ApiError{.message = "there is no " + std::string(field), .param = field};
   if (prompt->is_string())
-    return addText(textOf(*prompt), model, bos, to);
-  ApiError wrong{.message = "prompt must be a text, a list of token ids, or a list of at "
-                            "least one and at most " +
+    return addText(textOf(*prompt), model, bos, to, field);
+  ApiError wrong{.message = std::string(field) +
+                            " must be a text, a list of token ids, or a list of at least one and "
+                            "at most " +
                             std::to_string(limits.prompts) + " of one kind of these",
-                 .param = "prompt"};
+                 .param = field};
   if (!prompt->is_array() || prompt->get_array().empty())
     return wrong;
   const json::array &items = prompt->get_array();
@@ -187,7 +190,7 @@ std::optional<ApiError> readPrompts(Fields &f, const Model &model, const Request
     if (item.is_string() != items[0].is_string())
       return wrong;
     if (item.is_string()) {
-      if (auto error = addText(textOf(item), model, bos, to))
+      if (auto error = addText(textOf(item), model, bos, to, field))
         return error;
       continue;
     }
@@ -224,7 +227,7 @@ readCompletion(const json::value &body, const Model &model, const RequestLimits 
     r.common.promptLogprobs = std::max(r.common.promptLogprobs, r.common.sampling.logprobs);
   if (auto error = readPrompts(f, model, limits, r.prompts))
     return *error;
-  if (auto error = finish(f, r, model))
+  if (auto error = finish(f, r.model, model))
     return *error;
   return r;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <limits>
 
 namespace gpt2c::serve {
 
@@ -63,17 +64,29 @@ rt::Result<std::shared_ptr<Model>> Model::create(std::unique_ptr<rt::Session> se
 
   model->grammars_ = std::make_unique<rt::GrammarCompiler>(
       model->tokenizer(), int32_t(model->session_->plan().meta().vocab_size), model->ends_);
+  const plan::PlanT &meta = model->session_->plan().meta();
+  model->context_ = meta.kv ? meta.kv->max_context : std::numeric_limits<int32_t>::max();
+  size_t longest = 1;
+  for (int32_t id = 0; model->tokenizer_ && id < model->tokenizer_->vocabSize(); ++id)
+    longest = std::max(longest, model->tokenizer_->tokenBytes(id).size());
+  model->longestText_ = longest * size_t(model->context_);
+  if (!model->session_->hasKvState() && rt::hiddenOutput(*model->session_))
+    return model;
   options.engine.tokenizer = model->tokenizer();
   rt::Result<std::unique_ptr<rt::Engine>> engine =
       rt::Engine::create(*model->session_, std::move(options.engine));
   if (!engine)
     return engine.status();
-  size_t longest = 1;
-  for (int32_t id = 0; model->tokenizer_ && id < model->tokenizer_->vocabSize(); ++id)
-    longest = std::max(longest, model->tokenizer_->tokenBytes(id).size());
-  model->longestText_ = longest * size_t((*engine)->limits().context);
   model->engine_ = std::make_unique<rt::EngineThread>(engine.take());
   return model;
+}
+
+rt::Result<std::vector<float>> Model::embed(const rt::Tokens &text, rt::Pooling pooling,
+                                            bool normalised) {
+  if (engine_)
+    return {rt::Code::Usage, "the plan's device is the engine's"};
+  const std::lock_guard lock(embedding_);
+  return rt::embed(*session_, text, pooling, normalised);
 }
 
 bool Model::isCalled(std::string_view name) const {

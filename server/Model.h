@@ -1,13 +1,15 @@
-// What is served: a plan on its device, its texts, and the engine's thread over it.
+// What is served: a plan on its device, its texts, and the engine's thread over it, or embeddings.
 #pragma once
 
 #include "runtime/engine/EngineThread.h"
 #include "runtime/grammar/Grammar.h"
+#include "runtime/session/Embeddings.h"
 #include "runtime/text/Chat.h"
 #include "runtime/text/Tokenizer.h"
 #include "server/ToolCalls.h"
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,8 +26,9 @@ struct ModelOptions {
 
 class Model {
 public:
-  /// Allocates what the engine needs. Errors: Unsupported for a plan without a KV state in pages or
-  /// a template that cannot be read.
+  /// Allocates what the engine needs; a plan without a head, which gives hidden states, has none.
+  /// Errors: Unsupported for another plan without a KV state in pages or a template that cannot be
+  /// read.
   static rt::Result<std::shared_ptr<Model>> create(std::unique_ptr<rt::Session> session,
                                                    std::optional<rt::Tokenizer> tokenizer,
                                                    ModelOptions options);
@@ -47,7 +50,15 @@ public:
   /// "fp_" and a hash of the plan and of this version.
   const std::string &fingerprint() const { return fingerprint_; }
   int64_t created() const { return created_; } ///< seconds since 1970
+  /// Tokens of a text.
+  int64_t context() const { return context_; }
+  int32_t vocabulary() const { return session_->plan().meta().vocab_size; }
+  /// Whether there is an engine; else there are embeddings.
+  bool generates() const { return engine_ != nullptr; }
   rt::EngineThread &engine() const { return *engine_; }
+  /// The vector of a text, where generates() is false. Texts are computed one by one.
+  rt::Result<std::vector<float>> embed(const rt::Tokens &text, rt::Pooling pooling,
+                                       bool normalised);
   /// Of the model's tokens.
   rt::GrammarCompiler &grammars() const { return *grammars_; }
 
@@ -61,6 +72,8 @@ private:
   ToolFormat tools_ = ToolFormat::None;
   std::vector<int32_t> ends_, special_;
   size_t longestText_ = 0;
+  int64_t context_ = 0;
+  std::mutex embedding_; ///< held while the session computes a text
   std::string fingerprint_;
   int64_t created_ = 0;
   std::unique_ptr<rt::GrammarCompiler> grammars_;

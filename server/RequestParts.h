@@ -9,14 +9,14 @@ namespace gpt2c::serve {
 /// What completions and chats have in common, but for prompt and lengths.
 void readCommon(Fields &f, const Model &model, const RequestLimits &limits, GenerationRequest &r);
 /// Fields that nobody knows, and a model that is not served.
-std::optional<ApiError> finish(Fields &f, const GenerationRequest &r, const Model &model);
+std::optional<ApiError> finish(Fields &f, const std::string &asked, const Model &model);
 
 /// Adds a prompt of a text, unless no cut into tokens could make that short enough.
 std::optional<ApiError> addText(std::string_view text, const Model &model, rt::AddBos bos,
-                                std::vector<Prompt> &to);
-/// Field "prompt": a text, a list of texts, a list of ids, or a list of those.
+                                std::vector<Prompt> &to, const char *field = "prompt");
+/// A field: a text, a list of texts, a list of ids, or a list of those.
 std::optional<ApiError> readPrompts(Fields &f, const Model &model, const RequestLimits &limits,
-                                    std::vector<Prompt> &to);
+                                    std::vector<Prompt> &to, const char *field = "prompt");
 /// Grammars, lists of tokens and lengths that an answer keeps to.
 void readConstraints(Fields &f, const Model &model, GenerationRequest &r);
 

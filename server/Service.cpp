@@ -1,5 +1,6 @@
 #include "server/Service.h"
 
+#include "server/EmbeddingRequest.h"
 #include "server/Exchange.h"
 #include "server/RandomId.h"
 #include "server/StatusPage.h"
@@ -25,9 +26,17 @@ Service::Service(ServiceOptions options)
       spans_(options_.spans ? std::make_unique<SpanSender>(*options_.spans, *metrics_) : nullptr) {}
 Service::~Service() = default;
 
-void Service::setModel(std::shared_ptr<Model> model) {
+void Service::setModel(std::shared_ptr<Model> model, std::shared_ptr<Model> embedder) {
   std::lock_guard lock(mutex_);
-  model_.swap(model); // the one before ends outside of the lock, or with its last answer
+  model_.swap(model); // the ones before end outside of the lock, or with their last answer
+  embedder_.swap(embedder);
+}
+
+std::shared_ptr<Model> Service::embedder() const {
+  std::lock_guard lock(mutex_);
+  if (embedder_)
+    return embedder_;
+  return model_ && !model_->generates() ? model_ : nullptr;
 }
 
 std::shared_ptr<Model> Service::model() const {
@@ -192,6 +201,7 @@ constexpr KnownRoute kRoutes[] = {
     {"/v1/models", "GET", false, true, false},
     {"/v1/completions", "POST", false, true, true},
     {"/v1/chat/completions", "POST", false, true, true},
+    {"/v1/embeddings", "POST", false, true, true},
     {"/tokenize", "POST", false, true, true},
     {"/detokenize", "POST", false, true, true},
     {"/admin/reload", "POST", false, false, false},
@@ -209,15 +219,16 @@ bool isJson(std::string_view type) {
 void writeModel(JsonWriter &w, const Model &model, const std::string &name) {
   w.object().key("id").text(name).key("object").text("model");
   w.key("created").integer(model.created()).key("owned_by").text("gpt2c");
-  w.key("max_model_len").integer(model.engine().limits().context);
-  w.key("vocab_size").integer(model.engine().limits().vocabulary).end();
+  w.key("max_model_len").integer(model.context());
+  w.key("vocab_size").integer(model.vocabulary()).end();
 }
 
-std::string modelsOf(const Model &model) {
+std::string modelsOf(const Model &model, const Model *embedder) {
   JsonWriter w;
   w.object().key("object").text("list").key("data").array();
-  for (const std::string &name : model.names())
-    writeModel(w, model, name);
+  for (const Model *m : {&model, embedder == &model ? nullptr : embedder})
+    for (size_t i = 0; m && i < m->names().size(); ++i)
+      writeModel(w, *m, m->names()[i]);
   w.end().end();
   return w.take();
 }
@@ -313,7 +324,7 @@ void Service::dispatch(const KnownRoute &route, const HttpRequest &request,
     return give(R"({"version":")" GPT2C_VERSION R"("})");
   if (path == "/metrics") {
     std::optional<rt::EngineStats> stats;
-    if (model)
+    if (model && model->generates())
       stats = model->engine().stats();
     return give(metrics_->page(model ? model->names().front() : "", stats ? &*stats : nullptr),
                 "text/plain; version=0.0.4; charset=utf-8");
@@ -332,15 +343,25 @@ void Service::dispatch(const KnownRoute &route, const HttpRequest &request,
   if (health)
     return give(R"({"status":"ok"})");
   if (path == "/v1/models") {
+    const std::shared_ptr<Model> embedder = this->embedder();
     if (request.path == path)
-      return give(modelsOf(*model));
+      return give(modelsOf(*model, embedder.get()));
     const std::string name = request.path.substr(path.size() + 1);
-    if (!model->isCalled(name))
+    const Model *called = model->isCalled(name)                  ? model.get()
+                          : embedder && embedder->isCalled(name) ? embedder.get()
+                                                                 : nullptr;
+    if (!called)
       return fail({.status = 404, .message = "there is no such model", .code = "model_not_found"});
     JsonWriter w;
-    writeModel(w, *model, name);
+    writeModel(w, *called, name);
     return give(w.take());
   }
+  if (path == "/v1/embeddings")
+    return embed(request, responder);
+  if (!model->generates() && path.starts_with("/v1/"))
+    return fail({.message = "the plan has no head over the vocabulary: this server has embeddings "
+                            "alone, at /v1/embeddings",
+                 .code = "no_generation"});
   generate(request, model, responder);
 }
 
@@ -388,6 +409,51 @@ void Service::generate(const HttpRequest &request, const std::shared_ptr<Model> 
   fail({.status = 429,
         .message = std::to_string(kMostGrammars) + " requests wait for their grammar, which is "
                                                    "the most: try again later",
+        .code = "queue_full",
+        .retryAfter = 1});
+}
+
+/// Embeddings are made one after the other, on a thread of their own.
+void Service::embed(const HttpRequest &request, const std::shared_ptr<Responder> &responder) {
+  auto fail = [&](const ApiError &error) {
+    answer(request, *responder, errorResponse(error, request.requestId));
+  };
+  const std::shared_ptr<Model> model = embedder();
+  if (!model)
+    return fail({.message = "this server has no embeddings: gpt2c-serve --embeddings=PLAN, of a "
+                            "plan that gpt2c --output-hidden has made",
+                 .code = "no_embeddings"});
+  auto parsed = parseJson(request.body);
+  if (auto *error = std::get_if<ApiError>(&parsed))
+    return fail(*error);
+  auto read = readEmbedding(std::get<boost::json::value>(parsed), *model, options_.limits,
+                            options_.pooling);
+  if (auto *error = std::get_if<ApiError>(&read))
+    return fail(*error);
+  HttpRequest head = request;
+  head.body = {};
+  auto asked = std::make_shared<EmbeddingRequest>(std::get<EmbeddingRequest>(std::move(read)));
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  responder->onGone([gone] { *gone = true; });
+  ++compiling_;
+  const bool waits = embeddings_.add([this, model, asked, head, gone, responder] {
+    auto made = answerEmbedding(*asked, *model, [&] { return !*gone; });
+    responder->post([this, asked, head, gone, responder, made = std::move(made)] {
+      --compiling_;
+      if (*gone)
+        return count(head, 499); // as nginx logs it
+      if (const auto *error = std::get_if<ApiError>(&made))
+        return answer(head, *responder, errorResponse(*error, head.requestId));
+      metrics_->promptTokensTotal += asked->tokens();
+      answer(head, *responder, {.body = std::get<std::string>(made)});
+    });
+  });
+  if (waits)
+    return;
+  --compiling_;
+  fail({.status = 429,
+        .message = std::to_string(kMostEmbeddings) + " requests wait for their embeddings, which "
+                                                     "is the most: try again later",
         .code = "queue_full",
         .retryAfter = 1});
 }

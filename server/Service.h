@@ -22,6 +22,7 @@ struct ServiceOptions {
   RequestLimits limits = {};
   int64_t maxQueuedTokens = 0; ///< prompt tokens of requests without a token yet; 0: any number
   int32_t streamInterval = 1;  ///< new tokens of an event, at least
+  rt::Pooling pooling = rt::Pooling::Last;        ///< of embeddings that do not say one
   std::chrono::milliseconds pingInterval{30'000}; ///< of comments in a stream; 0: none
   std::chrono::milliseconds requestTimeout{0};    ///< 0: none
   /// A line of the log, without its end.
@@ -35,8 +36,8 @@ struct ServiceOptions {
 class Exchange;
 struct KnownRoute;
 
-/// Requests that may wait for their grammar.
-inline constexpr size_t kMostGrammars = 256;
+/// Requests that may wait for their grammar, and for their embeddings.
+inline constexpr size_t kMostGrammars = 256, kMostEmbeddings = 1024;
 
 class Service {
 public:
@@ -45,9 +46,12 @@ public:
   Service(const Service &) = delete;
   Service &operator=(const Service &) = delete;
 
-  /// What is served from now on; null: nothing, it is being loaded.
-  void setModel(std::shared_ptr<Model> model);
+  /// What is served from now on; null: nothing, it is being loaded. Embeddings are the second
+  /// one's, where that is there.
+  void setModel(std::shared_ptr<Model> model, std::shared_ptr<Model> embedder = nullptr);
   std::shared_ptr<Model> model() const;
+  /// Who makes embeddings; null where nobody does.
+  std::shared_ptr<Model> embedder() const;
   /// Nothing new is taken: /health says 503.
   void drain() { draining_ = true; }
   bool draining() const { return draining_; }
@@ -85,6 +89,7 @@ private:
                 const std::shared_ptr<Responder> &responder);
   void begin(const std::shared_ptr<Exchange> &exchange, const HttpRequest &request,
              Responder &responder);
+  void embed(const HttpRequest &request, const std::shared_ptr<Responder> &responder);
   void count(const HttpRequest &request, int status);
   void answer(const HttpRequest &request, Responder &responder, HttpResponse response);
   bool authorised(const HttpRequest &request) const;
@@ -103,10 +108,11 @@ private:
   const std::unique_ptr<SpanSender> spans_; ///< null: none are sent
   std::atomic<bool> draining_ = false;
   mutable std::mutex mutex_; ///< of what follows
-  std::shared_ptr<Model> model_;
+  std::shared_ptr<Model> model_, embedder_;
   std::set<std::shared_ptr<Exchange>> active_;
-  std::atomic<size_t> compiling_ = 0; ///< requests that wait for their grammar
-  WorkQueue grammars_{kMostGrammars}; ///< ends first: it uses the others
+  std::atomic<size_t> compiling_ = 0; ///< requests that wait for their grammar or embeddings
+  WorkQueue grammars_{kMostGrammars}; ///< they end first: they use the others
+  WorkQueue embeddings_{kMostEmbeddings};
 };
 
 /// Whether two texts are equal, in a time that does not tell where they differ.

@@ -28,7 +28,7 @@ std::variant<std::string, ApiError> tokenize(const json::value &body, const Mode
     return *f.error();
   JsonWriter w;
   w.object().key("count").integer(int64_t(prompts[0].tokens.size()));
-  w.key("max_model_len").integer(model.engine().limits().context).key("tokens").array();
+  w.key("max_model_len").integer(model.context()).key("tokens").array();
   for (const int32_t token : prompts[0].tokens)
     w.integer(token);
   w.end();

@@ -63,7 +63,7 @@ Submitted Engine::submit(Request request) {
   const RequestId id = ++lastId_;
   request.room = roomBehind(int64_t(request.prompt.size()), limits_.context);
   const Tokenizer *tokenizer = request.tokenizer ? request.tokenizer : options_.tokenizer;
-  const PageEntry root = rootOf(request.cacheSalt);
+  const PageEntry root = options_.prefixCaching ? rootOf(request.cacheSalt) : pool_.newRoot();
   auto sequence = std::make_unique<Sequence>(id, std::move(request), limits_.vocabulary,
                                              backend_.samples(), tokenizer);
   sequence->root = root;

@@ -56,6 +56,8 @@ struct EngineOptions {
   int32_t maxSequences = 0;  ///< running at once; 0: as many as the device takes
   int64_t maxWaiting = 4096; ///< requests that may wait
   uint64_t kvBytes = 0;      ///< for all pages; 0: what the plan or the device says
+  /// Requests share the pages of prompts that begin alike; else each has pages of its own.
+  bool prefixCaching = true;
   /// Refuses to go on with a prompt behind which logits are NaN, as Session::generate does.
   bool checkPrompts = true;
   /// For texts and stop strings of requests that bring none; must outlive the engine.

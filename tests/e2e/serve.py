@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """serve.py PLAN: gpt2c-serve over sockets, on the CPU device. Prints what is not as it should."""
+import base64
 import concurrent.futures
 import http.client
 import http.server
@@ -10,6 +11,7 @@ import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -433,6 +435,86 @@ def spans():
     collector.shutdown()
 
 
+def hidden_states(ids):
+    """The rows that the sample's head takes, by ONNX Runtime; None where that is not there."""
+    try:
+        import numpy
+        import onnx
+        import onnxruntime
+    except ImportError:
+        print("note: there is no ONNX Runtime: embeddings are not compared with it")
+        return None
+    model = onnx.load(os.path.join(os.environ["GPT2C_SOURCE_DIR"], "examples/sample/model.onnx"))
+    makers = {name: node for node in model.graph.node for name in node.output}
+    node = makers[model.graph.output[0].name]
+    while node.op_type not in ("MatMul", "Gemm"):
+        node = makers[node.input[0]]
+    model.graph.output.append(onnx.helper.make_empty_tensor_value_info(node.input[0]))
+    session = onnxruntime.InferenceSession(model.SerializeToString(),
+                                           providers=["CPUExecutionProvider"])
+    inputs = {}
+    for port in session.get_inputs():
+        dtype = numpy.int32 if "int32" in port.type else numpy.int64
+        inputs[port.name] = numpy.array([ids], dtype) if "ids" in port.name else \
+            numpy.ones((1, len(ids)), dtype)
+    return session.run([node.input[0]], inputs)[0].reshape(len(ids), -1).astype("float64")
+
+
+def embeddings():
+    subprocess.run(["gpt2c", os.path.join(os.environ["GPT2C_SOURCE_DIR"], "examples/sample/"
+                                          "model.onnx"), "-o", "hidden.plan", "--output-hidden",
+                    "--gpu-arch=none"], stderr=subprocess.DEVNULL, check=True)
+    server = Server("--embeddings=hidden.plan", "--served-model-name=sample")
+
+    def embed(to=server, **body):
+        status, _, text = to.request("POST", "/v1/embeddings", body)
+        value = json.loads(text)
+        expect(status == 200 or "error" in value, f"{body}: {status} {text}")
+        return value if status == 200 else value["error"]
+
+    text = "The river ran past the old mill"
+    ids = json.loads(server.request("POST", "/tokenize", {"prompt": text})[2])["tokens"]
+    got = embed(input=[text, "She said"], model="sample")
+    vectors = [item["embedding"] for item in got["data"]]
+    expect([item["index"] for item in got["data"]] == [0, 1], f"{got['data']}")
+    expect(got["usage"]["prompt_tokens"] > len(ids), f"{got['usage']}")
+    expect(abs(sum(x * x for x in vectors[0]) - 1) < 1e-5, "an embedding has length 1")
+    expect(embed(input=ids)["data"][0]["embedding"] == vectors[0], "ids are their text")
+    packed = embed(input=[ids], encoding_format="base64", model="hidden")["data"][0]["embedding"]
+    expect(list(struct.unpack(f"<{len(vectors[0])}f", base64.b64decode(packed)))
+           == [struct.unpack("f", struct.pack("f", x))[0] for x in vectors[0]], "base64")
+    rows = hidden_states(ids)
+    if rows is not None:
+        for pooling, wanted in (("last", rows[-1]), ("mean", rows.mean(0))):
+            for normal in (True, False):
+                made = embed(input=text, pooling=pooling, normalize=normal)["data"][0]["embedding"]
+                aim = wanted / (wanted @ wanted) ** 0.5 if normal else wanted
+                expect(abs(aim - made).max() < 2e-3 * abs(aim).max(), f"{pooling} {normal}")
+    for body, param in (({"input": []}, "input"), ({"input": ""}, "input"), ({}, "input"),
+                        ({"input": list(range(1, 600))}, "input"), ({"input": [999999]}, "input"),
+                        ({"input": "a", "dimensions": 3}, "dimensions"),
+                        ({"input": "a", "encoding_format": "x"}, "encoding_format"),
+                        ({"input": "a", "model": "none"}, "model")):
+        expect(embed(**body).get("param") == param, f"{body}: {embed(**body)}")
+    try:
+        import openai
+    except ImportError:
+        pass
+    else:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="-")
+        made = client.embeddings.create(model="sample", input=text).data[0].embedding
+        expect(max(abs(a - b) for a, b in zip(made, vectors[0])) < 1e-6, "openai's client")
+    expect(len(server.complete(prompt="a", max_tokens=3)["choices"]) == 1, "answers beside them")
+    expect(server.stop() == 0, "SIGTERM ends with 0")
+    alone = Served("hidden.plan")
+    expect(embed(alone, input=text)["data"][0]["embedding"] == vectors[0], "embeddings alone")
+    expect(alone.request("GET", "/health")[0] == 200, "a server of embeddings is ready")
+    error = json.loads(alone.request("POST", "/v1/completions", {"prompt": "a"})[2])["error"]
+    expect(error["code"] == "no_generation", f"a plan without a head: {error}")
+    expect(alone.stop() == 0, "SIGTERM ends with 0")
+    os.unlink("hidden.plan")
+
+
 def commandLines():
     def ends(code, said, *flags, **environment):
         done = subprocess.run(["gpt2c-serve", *flags], stderr=subprocess.PIPE, text=True,
@@ -441,6 +523,8 @@ def commandLines():
 
     ends(1, "--port goes from 0 to 65535", plan, "--port=70000")
     ends(1, "for the environment's GPT2C_SERVE_PORT", plan, GPT2C_SERVE_PORT="x")
+    ends(1, "gives logits: compile the model with gpt2c --output-hidden", plan, "--port=0",
+         f"--embeddings={plan}")
     ends(1, "is no address", plan, "--host=nowhere")
     ends(1, "--otlp-endpoint is http://HOST:PORT", plan, "--otlp-endpoint=collector:4318")
     ends(2, "cannot read", "none.plan", "--port=0")
@@ -448,12 +532,15 @@ def commandLines():
 
 
 main = Server()
+error = json.loads(main.request("POST", "/v1/embeddings", {"input": "a"})[2])["error"]
+expect(error["code"] == "no_embeddings", f"a server without embeddings: {error}")
 status, _, page = main.request("GET", "/")
 expect(status == 200 and "gpt2c" in page, "the page at /")
 for part in (answers, scores, errors, constraints, connections, load, disconnects):
     part(main)
 expect(main.settled(), "pages are left")
 expect(main.stop() == 0, "SIGTERM ends with 0")
-for part in (overload, drain, keys_chats_and_reloads, spans, commandLines):
+for part in (overload, drain, keys_chats_and_reloads, spans, embeddings,
+             commandLines):
     part()
 sys.exit(1 if failed else 0)

@@ -25,6 +25,12 @@ ServeFlags::ServeFlags()
       .value("tokenizer", "path", "A folder or tokenizer.json in place of the plan's tokenizer",
              tokenizer)
       .value("chat-template", "file", "A chat template in place of the plan's", templateFile_)
+      .value("embeddings", "plan",
+             "A plan of gpt2c --output-hidden beside the one that generates, for /v1/embeddings",
+             embeddings)
+      .choice("embedding-pooling", "What becomes of a text's hidden states", pooling_,
+              {{"last", rt::Pooling::Last, "the last token's (default)"},
+               {"mean", rt::Pooling::Mean, "the mean of all"}})
       .choice("tool-call-parser", "How the model writes calls of tools", parser_,
               {{"auto", -1, "as its chat template says (default)"},
                {"none", int32_t(ToolFormat::None), "they are text"},
@@ -52,6 +58,8 @@ void ServeFlags::addLimits() {
              "Prompt tokens of requests without a first token; 0: any number (default)",
              queuedTokens_)
       .value("kv-cache-bytes", "N", "Memory of the KV cache; 0: what plan and device say", kvBytes_)
+      .value("prefix-caching", "0|1", "Share the pages of prompts that begin alike (default 1)",
+             prefixCaching_)
       .value("stream-interval", "N", "New tokens of an event of a stream, at least (default 1)",
              streamInterval_)
       .value("http-threads", "N", "Threads for HTTP (default 2)", http_.threads)
@@ -164,20 +172,32 @@ serve::ServiceOptions ServeFlags::service() const {
   out.requestTimeout = milliseconds(request_);
   out.jsonLog = logFormat == LogFormat::Json;
   out.spans = spans_;
+  out.pooling = pooling_;
+  return out;
+}
+
+/// A path's name without its folder and what the kind of file is.
+static std::string stemOf(const std::string &path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name.substr(0, name.rfind('.'));
+}
+
+serve::ModelOptions ServeFlags::embedder() const {
+  serve::ModelOptions out = model();
+  out.names.insert(out.names.begin(), stemOf(embeddings));
   return out;
 }
 
 serve::ModelOptions ServeFlags::model() const {
   serve::ModelOptions out;
   out.names = names_;
-  if (out.names.empty()) {
-    std::string name = plan.substr(plan.rfind('/') + 1);
-    out.names.push_back(name.substr(0, name.rfind('.')));
-  }
+  if (out.names.empty())
+    out.names.push_back(stemOf(plan));
   out.engine.maxSequences = sequences_;
   out.engine.rowBudget = rows_;
   out.engine.maxWaiting = queued_;
   out.engine.kvBytes = kvBytes_;
+  out.engine.prefixCaching = prefixCaching_;
   out.chatTemplate = template_;
   if (parser_ >= 0)
     out.tools = ToolFormat(parser_);

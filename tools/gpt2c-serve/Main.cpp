@@ -30,7 +30,12 @@ public:
   rt::Status run();
 
 private:
-  rt::Result<std::shared_ptr<serve::Model>> load() const;
+  struct Models {
+    std::shared_ptr<serve::Model> model, embedder; ///< embedder: null where there is none
+  };
+  rt::Result<Models> load() const;
+  rt::Result<std::shared_ptr<serve::Model>> load(const std::string &plan,
+                                                 serve::ModelOptions options) const;
   rt::Status askToReload();
   void signalled(int signal);
   void reload(serve::Service &service);
@@ -47,18 +52,40 @@ private:
 
 } // namespace
 
-rt::Result<std::shared_ptr<serve::Model>> Program::load() const {
-  rt::Result<std::unique_ptr<rt::Session>> session = openSession(flags_.plan, flags_.device);
+rt::Result<Program::Models> Program::load() const {
+  auto model = load(flags_.plan, flags_.model());
+  if (!model)
+    return model.status();
+  Models out{model.take(), nullptr};
+  if (flags_.embeddings.empty())
+    return out;
+  auto embedder = load(flags_.embeddings, flags_.embedder());
+  if (!embedder)
+    return inContext("--embeddings", embedder.status());
+  out.embedder = embedder.take();
+  if (out.embedder->generates())
+    return {rt::Code::Usage, "'" + flags_.embeddings +
+                                 "' gives logits: compile the model with gpt2c --output-hidden"};
+  return out;
+}
+
+rt::Result<std::shared_ptr<serve::Model>> Program::load(const std::string &plan,
+                                                        serve::ModelOptions options) const {
+  rt::Result<std::unique_ptr<rt::Session>> session = openSession(plan, flags_.device);
   if (!session)
     return session.status();
   rt::Result<std::optional<rt::Tokenizer>> tokenizer =
       planTokenizer((*session)->plan(), flags_.tokenizer);
   if (!tokenizer)
     return tokenizer.status();
-  return serve::Model::create(session.take(), tokenizer.take(), flags_.model());
+  return serve::Model::create(session.take(), tokenizer.take(), std::move(options));
 }
 
 static std::string described(const serve::Model &model) {
+  if (!model.generates())
+    return "'" + model.names().front() + "' on " + model.device() + ", embeddings of up to " +
+           std::to_string(model.context()) + " tokens" +
+           (model.tokenizer() ? "" : ", no tokenizer");
   const rt::EngineLimits &limits = model.engine().limits();
   return "'" + model.names().front() + "' on " + model.device() + ", " +
          std::to_string(limits.sequences) + " sequences at once, " + std::to_string(limits.pages) +
@@ -89,18 +116,18 @@ rt::Status Program::askToReload() {
 /// The plan that is served goes on until the new one is there, and with its answers beyond that.
 void Program::reload(serve::Service &service) {
   const Clock::time_point begun = Clock::now();
-  rt::Result<std::shared_ptr<serve::Model>> model = load();
-  if (!model)
-    return say("error: the plan was not loaded again: " + model.status().message());
-  const std::string what = described(**model);
-  service.setModel(model.take());
+  rt::Result<Models> models = load();
+  if (!models)
+    return say("error: the plan was not loaded again: " + models.status().message());
+  const std::string what = described(*models->model);
+  service.setModel(std::move(models->model), std::move(models->embedder));
   say("reloaded in " + std::to_string(secondsSince(begun)).substr(0, 5) + " s: " + what);
 }
 
 void Program::drain(serve::Service &service, serve::HttpServer &server) {
-  say("draining " + std::to_string(service.active()) + " requests; a second signal ends at once");
   service.drain();
   server.drain();
+  say("draining " + std::to_string(service.active()) + " requests; a second signal ends at once");
   const auto wait = [&](double seconds, const std::function<int64_t()> &left) {
     const Clock::time_point begun = Clock::now();
     std::unique_lock lock(mutex_);
@@ -136,15 +163,17 @@ rt::Status Program::run() {
   const std::string at = "http://" + flags_.http().host + ":" + std::to_string((*server)->port());
   say("listening at " + at);
 
-  rt::Result<std::shared_ptr<serve::Model>> model = load();
-  if (!model)
-    return model.status();
-  const std::string what = described(**model);
+  rt::Result<Models> models = load();
+  if (!models)
+    return models.status();
+  std::string what = described(*models->model);
+  if (models->embedder)
+    what += "; " + described(*models->embedder);
   {
     std::lock_guard lock(mutex_);
     starting_ = false;
   }
-  service.setModel(model.take());
+  service.setModel(std::move(models->model), std::move(models->embedder));
   say("ready in " + std::to_string(secondsSince(begun_)).substr(0, 5) + " s: " + what);
 
   std::unique_lock lock(mutex_);

@@ -112,6 +112,11 @@ static cl::opt<bool> batchInvariant(
              "pieces its prompt is computed: one order of sums for all numbers of rows. On a GPU "
              "such a plan runs in the engine alone"),
     category());
+static cl::opt<bool> outputHiddenStates(
+    "output-hidden",
+    cl::desc("Give the hidden states of each token behind the last layer in the place of logits: "
+             "a plan of embeddings, as gpt2c-serve --embeddings takes it"),
+    category());
 static cl::opt<std::string>
     reportPath("report",
                cl::desc("Also write an HTML page: the graph before and after, remarks, steps, "
@@ -383,6 +388,7 @@ llvm::Expected<CompileFlags> compileFlags() {
                  .report = reportPath,
                  .tuning = tuningPath,
                  .eos = std::move(*eos),
+                 .outputHidden = outputHiddenStates,
                  .tune = tuneKernels,
                  .verbose = verbose,
                  .precisionGiven = precision.getNumOccurrences() > 0,

@@ -2,6 +2,7 @@
 #include "codegen/driver/Schedules.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
+#include "passes/HiddenOutput.h"
 #include "passes/Precision.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/CommandLine.h"
@@ -108,6 +109,9 @@ llvm::Error Compilation::readModel() {
   if (!module)
     return module.takeError();
   module_ = std::move(*module);
+  if (flags_.outputHidden)
+    if (llvm::Error e = outputHidden(*module_->functions.front()))
+      return e;
   progress_.done("imported " + flags_.model);
   const DType given = typeOfWeights(*module_);
   if (!flags_.precisionGiven && given != DType::F32)

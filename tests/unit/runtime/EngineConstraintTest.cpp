@@ -186,5 +186,20 @@ TEST_F(EngineConstraintTest, SaltsShareNoPages) {
   expectNoLeak();
 }
 
+TEST_F(EngineConstraintTest, WithoutACacheNoPagesAreShared) {
+  open({.prefixCaching = false});
+  Request r = asking(range(0, 21), 4);
+  for (int i = 0; i < 3; ++i) {
+    const RequestId first = submit(r), beside = submit(r);
+    runAll();
+    for (const RequestId id : {first, beside}) {
+      EXPECT_EQ(answers_[id].tokens, alone(r));
+      EXPECT_EQ(answers_[id].ending->cachedTokens, 0);
+    }
+  }
+  EXPECT_EQ(engine_->stats().prefixHits, 0);
+  expectNoLeak();
+}
+
 } // namespace
 } // namespace gpt2c::rt

@@ -1,0 +1,136 @@
+// Connections over sockets: whatever a client does, its connection and its pages end with it.
+#include "server/HttpServer.h"
+#include "ServiceToy.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include <sys/socket.h>
+
+namespace gpt2c::serve {
+namespace {
+
+namespace json = boost::json;
+
+namespace net = boost::asio;
+using tcp = net::ip::tcp;
+
+class HttpServerTest : public ::testing::Test {
+protected:
+  void open(HttpOptions options = {}) {
+    options.port = 0;
+    service_ = std::make_unique<Service>(ServiceOptions{});
+    service_->setModel(toy::model());
+    auto made = HttpServer::listen(*service_, options);
+    ASSERT_TRUE(made) << made.status().message();
+    server_ = made.take();
+  }
+
+  tcp::socket connect() {
+    tcp::socket socket(context_);
+    socket.connect({net::ip::address_v4::loopback(), uint16_t(server_->port())});
+    return socket;
+  }
+
+  static std::string request(bool stream, int tokens = 90) {
+    const std::string body = json::serialize(json::object{
+        {"prompt", "abc"}, {"max_tokens", tokens}, {"ignore_eos", true}, {"stream", stream}});
+    return "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+           "Content-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
+  }
+
+  /// Whether this comes true within a minute.
+  static bool becomes(const std::function<bool()> &what) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!what() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return what();
+  }
+  void expectNothingLeft() {
+    EXPECT_TRUE(becomes([&] { return service_->metrics().connections == 0; }))
+        << service_->metrics().connections << " connections are left";
+    EXPECT_TRUE(becomes([&] {
+      const rt::EngineStats s = service_->model()->engine().stats();
+      return s.running + s.waiting + s.pagesUsed + s.pagesReserved == 0;
+    }));
+    EXPECT_EQ(service_->active(), 0U);
+  }
+
+  net::io_context context_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<HttpServer> server_; ///< ends first
+};
+
+TEST_F(HttpServerTest, WhoGoesAtAnyMomentLeavesNothing) {
+  open();
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    tcp::socket socket = connect();
+    std::string bytes = request(random() % 2 == 0);
+    const bool whole = random() % 3 > 0;
+    if (!whole)
+      bytes.resize(random() % bytes.size());
+    boost::system::error_code ignored;
+    net::write(socket, net::buffer(bytes), ignored);
+    if (whole && random() % 2) {
+      std::string part(1 + random() % 2000, ' ');
+      socket.read_some(net::buffer(part), ignored);
+    }
+    if (random() % 2) // with a reset
+      socket.set_option(net::socket_base::linger(true, 0), ignored);
+  }
+  expectNothingLeft();
+}
+
+// A write that waits for its client holds the connection, and that what is to be written.
+TEST_F(HttpServerTest, WhoDoesNotReadIsLetGo) {
+  HttpOptions options;
+  options.writeTimeout = std::chrono::milliseconds(50);
+  open(options);
+  std::vector<tcp::socket> silent;
+  for (int i = 0; i < 4; ++i) {
+    silent.push_back(connect());
+    silent.back().set_option(net::socket_base::receive_buffer_size(1024));
+    for (int n = 0; n < 40; ++n) { // one behind the other: more than the system keeps for them
+      boost::system::error_code ignored;
+      net::write(silent.back(), net::buffer(request(true)), ignored);
+    }
+  }
+  silent.pop_back(); // one of them ends by itself
+  silent.clear();
+  expectNothingLeft();
+}
+
+TEST_F(HttpServerTest, ADrainEndsWhatIsIdle) {
+  open();
+  std::vector<tcp::socket> idle;
+  for (int i = 0; i < 10; ++i)
+    idle.push_back(connect());
+  EXPECT_TRUE(becomes([&] { return service_->metrics().connections == 10; }));
+  service_->drain();
+  server_->drain();
+  expectNothingLeft();
+}
+
+TEST_F(HttpServerTest, TooManyConnectionsAreTold) {
+  HttpOptions options;
+  options.maxConnections = 2;
+  open(options);
+  std::vector<tcp::socket> two;
+  two.push_back(connect());
+  two.push_back(connect());
+  EXPECT_TRUE(becomes([&] { return service_->metrics().connections == 2; }));
+  tcp::socket third = connect();
+  std::string got;
+  boost::system::error_code error;
+  net::read(third, net::dynamic_buffer(got), error);
+  EXPECT_TRUE(got.starts_with("HTTP/1.1 503 ")) << got;
+  two.clear();
+  expectNothingLeft();
+}
+
+} // namespace
+} // namespace gpt2c::serve
