@@ -43,6 +43,7 @@ template <ComposedReduction Kind> void composedByInput(NodeLowering &n) {
 }
 
 // Activations.cpp
+void atanOp(NodeLowering &n);
 void celu(NodeLowering &n);
 void elu(NodeLowering &n);
 void leakyRelu(NodeLowering &n);
@@ -119,6 +120,7 @@ void gatherElements(NodeLowering &n);
 void gatherND(NodeLowering &n);
 void oneHot(NodeLowering &n);
 void scatterND(NodeLowering &n);
+void topK(NodeLowering &n);
 
 // MatMul.cpp
 void fusedMatMul(NodeLowering &n);
@@ -153,11 +155,15 @@ void qLinearMatMul(NodeLowering &n);
 void qLinearSigmoid(NodeLowering &n);
 void qLinearSoftmax(NodeLowering &n);
 void quantizeLinear(NodeLowering &n);
+/// q with scale and zero point (null: 0) in floating point; a vector of them is along `axis`.
+Value *dequantised(NodeLowering &n, Value *q, Value *scale, Value *zeroPoint, DType to,
+                   int64_t axis);
 
 // Attention.cpp, ContribAttention.cpp, GroupQueryAttention.cpp, MultiHeadAttention.cpp,
 // RotaryEmbedding.cpp
 void attention(NodeLowering &n);
 void contribAttention(NodeLowering &n);
+void qAttention(NodeLowering &n);
 void contribRotaryEmbedding(NodeLowering &n);
 void groupQueryAttention(NodeLowering &n);
 void multiHeadAttention(NodeLowering &n);

@@ -43,6 +43,11 @@ int toOnnxType(DType dtype) {
   llvm_unreachable("every type of the IR is one of ONNX");
 }
 
+// Numbers as in onnx.proto; an older schema has no names for them.
+static constexpr int uint4Type = 21, int4Type = 22;
+
+bool isFourBits(int type) { return type == uint4Type || type == int4Type; }
+
 std::string onnxTypeName(int type) {
   // Numbers as in onnx.proto; the newer ones are listed here since an older schema may be
   // installed.
@@ -68,6 +73,8 @@ public:
 
   llvm::Expected<Tensor> run() {
     auto dtype = fromOnnxType(proto_.data_type());
+    if (isFourBits(proto_.data_type()))
+      return fromFourBits();
     if (!dtype)
       return makeError(ExitCode::Unsupported,
                        "tensor '" + proto_.name() + "' has elements of type " +
@@ -137,6 +144,27 @@ private:
                      llvm::Twine(bytes_ / static_cast<int64_t>(sizeof(T))));
     Tensor t(dtype_, shape_);
     llvm::transform(field, t.data<T>(), convert);
+    return t;
+  }
+
+  /// Decodes the bytes, and takes them apart: the first of two elements is in the low bits.
+  llvm::Expected<Tensor> fromFourBits() {
+    onnx::TensorProto bytes = proto_;
+    const bool isSigned = proto_.data_type() == int4Type;
+    bytes.set_data_type(onnx::TensorProto::UINT8);
+    dtype_ = isSigned ? DType::I8 : DType::U8;
+    if (llvm::Error e = readShape())
+      return e;
+    bytes.clear_dims();
+    bytes.add_dims((bytes_ + 1) / 2);
+    auto packed = decodeTensor(bytes, nullptr, external_);
+    if (!packed)
+      return packed;
+    Tensor t(dtype_, shape_);
+    for (int64_t i = 0; i < bytes_; ++i) {
+      const int v = packed->data<uint8_t>()[i / 2] >> (i % 2 * 4) & 15;
+      static_cast<uint8_t *>(t.raw())[i] = uint8_t(isSigned && v > 7 ? v - 16 : v);
+    }
     return t;
   }
 

@@ -21,6 +21,13 @@ bool Importer::Scope::defines(llvm::StringRef name) const {
   return values.contains(name) || initializers.contains(name) || (parent && parent->defines(name));
 }
 
+const onnx::TensorProto *Importer::Scope::ofFourBits(llvm::StringRef name) const {
+  auto it = initializers.find(name);
+  if (it != initializers.end())
+    return isFourBits(it->second->data_type()) ? it->second : nullptr;
+  return parent ? parent->ofFourBits(name) : nullptr;
+}
+
 template <typename OpsetImports>
 static llvm::StringMap<int64_t> readOpsets(const OpsetImports &imports) {
   llvm::StringMap<int64_t> opsets;
@@ -246,6 +253,14 @@ llvm::Error Importer::lowerOperator(const onnx::NodeProto &node, const llvm::Str
     if (name.empty()) {
       inputs.push_back({});
       continue;
+    }
+    const onnx::TensorProto *bits = scope.ofFourBits(name);
+    if (bits && node.op_type() != "DequantizeLinear") {
+      reject(node, *opset,
+             "tensor '" + name + "' has elements of type " + onnxTypeName(bits->data_type()) +
+                 ", which DequantizeLinear alone may read",
+             scope);
+      return llvm::Error::success();
     }
     auto v = lookUp(name, scope);
     if (!v) {

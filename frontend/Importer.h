@@ -36,6 +36,9 @@ private:
     llvm::StringMap<Binding> values;
     llvm::StringMap<const onnx::TensorProto *> initializers; // not yet turned into constants
     bool defines(llvm::StringRef name) const;
+    /// The initializer of that name if its elements have four bits; null otherwise. They have eight
+    /// in the IR: what rounds to their type would not be the same there.
+    const onnx::TensorProto *ofFourBits(llvm::StringRef name) const;
   };
 
   llvm::Error addInputs(const onnx::GraphProto &graph, Scope &scope);

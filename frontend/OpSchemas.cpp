@@ -24,6 +24,7 @@ static constexpr Row schemas[] = {
     {onnxDomain, "Abs", 1, ""},
     {onnxDomain, "Add", 2, ""},
     {onnxDomain, "And", 2, ""},
+    {onnxDomain, "Atan", 1, ""},
     {onnxDomain, "Cast", 1, "round_mode saturate to"},
     {onnxDomain, "CastLike", 2, "round_mode saturate"},
     {onnxDomain, "Ceil", 1, ""},
@@ -122,6 +123,7 @@ static constexpr Row schemas[] = {
     {onnxDomain, "ReduceSum", 2, "axes keepdims noop_with_empty_axes"},
     {onnxDomain, "ReduceSumSquare", 2, "axes keepdims noop_with_empty_axes"},
     {onnxDomain, "ScatterND", 3, "reduction"},
+    {onnxDomain, "TopK", 2, "axis largest sorted"},
     {onnxDomain, "Attention", 7,
      "is_causal kv_num_heads q_num_heads "
      "qk_matmul_output_mode scale softcap softmax_precision"},
@@ -158,6 +160,9 @@ static constexpr Row schemas[] = {
     {microsoftDomain, "MatMulIntegerToFloat", 7, ""},
     {microsoftDomain, "MatMulNBits", 6, "K N accuracy_level bits block_size weight_prepacked"},
     {microsoftDomain, "MultiHeadAttention", 10, "mask_filter_value num_heads scale unidirectional"},
+    {microsoftDomain, "QAttention", 9,
+     "do_rotary mask_filter_value num_heads past_present_share_buffer "
+     "rotary_embedding_dim scale unidirectional"},
     {microsoftDomain, "QGemm", 9, "alpha transA transB"},
     {microsoftDomain, "QLinearAdd", 8, ""},
     {microsoftDomain, "QLinearMul", 8, ""},

@@ -14,6 +14,7 @@ static const OpRow rows[] = {
     {onnxDomain, "Abs", 1, direct<OpCode::Abs>},
     {onnxDomain, "Add", 1, direct<OpCode::Add>},
     {onnxDomain, "And", 1, direct<OpCode::And>},
+    {onnxDomain, "Atan", 7, atanOp},
     {onnxDomain, "Cast", 1, castOp},
     {onnxDomain, "CastLike", 15, castLike},
     {onnxDomain, "Ceil", 1, direct<OpCode::Ceil>},
@@ -131,6 +132,7 @@ static const OpRow rows[] = {
     {onnxDomain, "ReduceSumSquare", 1, composedByAttr<ComposedReduction::SumSquare>},
     {onnxDomain, "ReduceSumSquare", 18, composedByInput<ComposedReduction::SumSquare>},
     {onnxDomain, "ScatterND", 11, scatterND},
+    {onnxDomain, "TopK", 10, topK},
 
     // Linear algebra and normalisation. ONNX Runtime's optimizer writes LayerNormalization and
     // SimplifiedLayerNormalization in ONNX's domain whatever the opset.
@@ -169,6 +171,7 @@ static const OpRow rows[] = {
     {microsoftDomain, "MatMulIntegerToFloat", 1, matMulIntegerToFloat},
     {microsoftDomain, "MatMulNBits", 1, matmulNBits},
     {microsoftDomain, "MultiHeadAttention", 1, multiHeadAttention},
+    {microsoftDomain, "QAttention", 1, qAttention},
     {microsoftDomain, "QGemm", 1, qGemm},
     {microsoftDomain, "QLinearAdd", 1, qLinear<OpCode::Add>},
     {microsoftDomain, "QLinearMul", 1, qLinear<OpCode::Mul>},

@@ -1,6 +1,8 @@
 // Activation functions that are formulas of primitive ops.
 #include "frontend/Builders.h"
 
+#include <numbers>
+
 namespace gpt2c::onnxops {
 
 /// x sigmoid(alpha x)
@@ -87,6 +89,26 @@ void selu(NodeLowering &n) {
 void softsign(NodeLowering &n) {
   Value *x = n.in(0);
   n.out(n.div(x, n.add(n.emit(OpCode::Abs, {x}), n.scalarLike(1, x))));
+}
+
+/// With t = min(|x|, 1 / |x|), atan t = 2 atan(t / (1 + sqrt(1 + t^2))), twice, which leaves
+/// arguments up to tan(pi / 16), where the series x - x^3 / 3 + x^5 / 5 - .. of five terms is off
+/// by less than 2e-9; and atan |x| = pi / 2 - atan(1 / |x|) above 1.
+void atanOp(NodeLowering &n) {
+  Value *x = n.in(0), *one = n.scalarLike(1, x);
+  Value *size = n.emit(OpCode::Abs, {x});
+  Value *isLarge = n.emit(OpCode::Greater, {size, one});
+  Value *t = n.where(isLarge, n.emit(OpCode::Reciprocal, {size}), size);
+  for (int i = 0; i < 2; ++i) {
+    Value *root = n.emit(OpCode::Sqrt, {n.add(one, n.mul(t, t))});
+    t = n.div(t, n.add(one, root));
+  }
+  Value *square = n.mul(t, t), *sum = n.scalarLike(4.0 / 9, x);
+  for (double c : {-4.0 / 7, 4.0 / 5, -4.0 / 3, 4.0})
+    sum = n.add(n.mul(sum, square), n.scalarLike(c, x));
+  Value *y = n.mul(t, sum);
+  Value *above = n.sub(n.scalarLike(std::numbers::pi / 2, x), y);
+  n.out(n.mul(n.where(isLarge, above, y), n.emit(OpCode::Sign, {x})));
 }
 
 void thresholdedRelu(NodeLowering &n) {

@@ -1,5 +1,7 @@
 #include "frontend/Builders.h"
 
+#include <numeric>
+
 namespace gpt2c::onnxops {
 
 void argMax(NodeLowering &n) {
@@ -37,6 +39,50 @@ void scatterND(NodeLowering &n) {
   if (reduction != "none")
     n.unsupported("reduction '" + reduction + "' is not supported");
   n.out(n.emit(OpCode::ScatterND, {n.in(0), n.in(1), n.in(2)}));
+}
+
+/// The k largest, or least, elements of an axis and where they were, the first of equal ones first.
+/// An element's place is the number of those before it in that order:
+///   place_i = sum_j [x_j > x_i or (x_j = x_i and j < i)]
+void topK(NodeLowering &n) {
+  Value *x = n.in(0);
+  auto k = n.requiredConstants(1);
+  if (n.failed())
+    return;
+  const unsigned axis = n.axis(n.intAttr("axis", -1), x), last = x->type.rank() - 1;
+  const auto size = NodeLowering::staticDim(x, axis);
+  constexpr int64_t most = 1024; // its square is what is compared
+  if (n.failed())
+    return;
+  if (!size || *size > most)
+    return (void)n.unsupported("of an axis of " + x->type.shape[axis].str() + " elements: up to " +
+                               llvm::Twine(most) + " are supported");
+  if (k->size() != 1 || k->front() < 0 || k->front() > *size)
+    return (void)n.invalid("K has to be one number from 0 to the size of the axis");
+  std::vector<int64_t> swapped(last + 1);
+  std::iota(swapped.begin(), swapped.end(), 0);
+  std::swap(swapped[axis], swapped[last]);
+  auto swap = [&](Value *v) { return axis == last ? v : n.transpose(v, swapped); };
+  const int64_t behind = last + 1;
+
+  Value *rows = swap(x), *at = n.iota(n.ints({*size}));
+  Value *mine = n.unsqueeze(rows, {behind}), *others = n.unsqueeze(rows, {behind - 1});
+  const OpCode ahead = n.intAttr("largest", 1) ? OpCode::Greater : OpCode::Less;
+  Value *isAhead = n.emit(ahead, {others, mine}), *isEqual = n.equal(others, mine);
+  Value *isEarlier = n.emit(OpCode::Less, {n.unsqueeze(at, {0}), n.unsqueeze(at, {1})});
+  Value *counts = n.emit(OpCode::Or, {isAhead, n.emit(OpCode::And, {isEqual, isEarlier})});
+  Value *place = n.reduce(OpCode::ReduceSum, n.cast(counts, DType::I64), {behind}, false);
+
+  Value *wanted = n.unsqueeze(n.iota(n.ints({k->front()})), {1});
+  Value *isThere = n.equal(n.unsqueeze(place, {behind - 1}), wanted);
+  auto taken = [&](Value *of) {
+    Value *one = n.where(isThere, of, n.scalarLike(0, of));
+    return swap(n.reduce(OpCode::ReduceSum, one, {behind}, false));
+  };
+  if (n.wants(0))
+    n.out(0, taken(others));
+  if (n.wants(1))
+    n.out(1, taken(at));
 }
 
 void oneHot(NodeLowering &n) {

@@ -46,8 +46,8 @@ static Value *quantised(NodeLowering &n, Value *x, Value *scale, Value *zeroPoin
   return n.emit(OpCode::AffineQuantize, {x, scale, zeroPoint});
 }
 
-static Value *dequantised(NodeLowering &n, Value *q, Value *scale, Value *zeroPoint, DType to,
-                          int64_t axis) {
+Value *dequantised(NodeLowering &n, Value *q, Value *scale, Value *zeroPoint, DType to,
+                   int64_t axis) {
   if (n.failed())
     return nullptr;
   unsigned rank = q->type.rank();
@@ -73,12 +73,23 @@ static void outQuantised(NodeLowering &n, Value *y, unsigned i, unsigned like) {
     n.out(quantised(n, y, scale, n.optional(i + 1), same->type.dtype, -1));
 }
 
-static bool isBlocked(NodeLowering &n) {
-  int64_t size = n.intAttr("block_size", 0);
-  if (size)
-    n.unsupported("blocked quantisation (block_size " + llvm::Twine(size) +
-                  ") is not supported: a scale must be one for all or a vector for one axis");
-  return size != 0;
+/// Scales or zero points [.., ceil(size / block), ..] of blocks along `axis` of q: one for each
+/// element.
+static Value *ofElements(NodeLowering &n, Value *v, const Value *q, unsigned axis, int64_t block) {
+  if (n.failed())
+    return nullptr;
+  const auto size = NodeLowering::staticDim(q, axis);
+  if (!size)
+    return n.unsupported("blocks of an axis whose size is not known are not supported");
+  Shape expected = q->type.shape;
+  expected[axis] = (*size + block - 1) / block;
+  if (v->type.shape != expected)
+    return n.invalid("scales or zero points of shape " + v->type.str() + " for blocks of " +
+                     llvm::Twine(block) + " of " + q->type.str());
+  std::vector<int64_t> blocks(*size);
+  for (int64_t i = 0; i < *size; ++i)
+    blocks[i] = i / block;
+  return n.emit(OpCode::Gather, {v, n.ints(blocks)}, {{"axis", int64_t(axis)}});
 }
 
 void quantizeLinear(NodeLowering &n) {
@@ -87,19 +98,31 @@ void quantizeLinear(NodeLowering &n) {
   if (n.intAttr("output_dtype", 0))
     if (auto given = n.dtypeAttr("output_dtype"))
       dtype = *given;
-  if (!isBlocked(n))
-    n.out(quantised(n, x, scale, n.optional(2), dtype, n.intAttr("axis", 1)));
+  if (int64_t size = n.intAttr("block_size", 0))
+    return (void)n.unsupported("blocked quantisation (block_size " + llvm::Twine(size) +
+                               ") is not supported: a scale must be one for all or a vector for "
+                               "one axis");
+  n.out(quantised(n, x, scale, n.optional(2), dtype, n.intAttr("axis", 1)));
 }
 
 void dequantizeLinear(NodeLowering &n) {
   Value *q = n.in(0), *scale = n.in(1);
-  if (n.failed() || isBlocked(n))
+  if (n.failed())
     return;
   DType to = scale->type.dtype;
   if (n.intAttr("output_dtype", 0))
     if (auto given = n.dtypeAttr("output_dtype"))
       to = *given;
-  n.out(dequantised(n, q, scale, n.optional(2), to, n.intAttr("axis", 1)));
+  Value *zeroPoint = n.optional(2);
+  const int64_t axis = n.intAttr("axis", 1), block = n.intAttr("block_size", 0);
+  if (block < 0)
+    return (void)n.invalid("block_size is negative");
+  if (block == 0)
+    return n.out(dequantised(n, q, scale, zeroPoint, to, axis));
+  const unsigned at = n.axis(axis, q);
+  scale = n.cast(ofElements(n, scale, q, at, block), DType::F32);
+  zeroPoint = zeroPoint ? ofElements(n, zeroPoint, q, at, block) : zero(n, q->type.dtype);
+  n.out(n.emit(OpCode::AffineDequantize, {q, scale, zeroPoint}, {{"dtype", to}}));
 }
 
 namespace {

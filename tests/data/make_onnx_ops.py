@@ -756,6 +756,54 @@ nbits("4_zeros", 4, 16, "packed")
 nbits("4_bias", 4, 16, "packed", k=64, bias=True)
 nbits("8", 8, 32, "packed")
 
+# Arcs, the largest
+case("atan", "Atan", [np.array([0.0, -0.0, 1e-6, -0.1, 0.5, 1, -1, 1.5, -20, 1e4, 1e30, np.inf, -np.inf, np.nan], F)], 11)
+TIES = np.array([[2, 7, 7, -np.inf, 1], [3, 3, 3, 3, 3], [-np.inf, -np.inf, 0, -np.inf, np.inf]], F)
+case("topk", "TopK", [rand(2, 3, 9), ints(4)], 11, outputs=2, constants=(1,))
+case("topk_ties", "TopK", [TIES, ints(3)], 11, outputs=2, constants=(1,))
+case("topk_all", "TopK", [TIES, ints(5)], 11, outputs=2, constants=(1,))
+case("topk_least", "TopK", [rand(3, 7, 2), ints(3)], 11, outputs=2, constants=(1,), axis=1, largest=0)
+case("topk_integers", "TopK", [RNG.integers(-4, 4, (2, 8)), ints(5)], 11, outputs=2, constants=(1,), dims={"x0": ["n", 8]})
+
+
+def qattention(name, inputs, outputs=1, constants=(1, 2, 4, 7), **attrs):
+    case("ms_qattention_" + name, "QAttention", inputs, 13, domain=MS, outputs=outputs,
+         constants=tuple(i for i in constants if i < len(inputs) and inputs[i] is not None), num_heads=2, **attrs)
+
+
+QX, QW = RNG.integers(0, 256, (2, 3, 8)).astype(np.uint8), RNG.integers(-128, 128, (8, 24)).astype(np.int8)
+SX, SW, ZX = np.array(0.011, F), np.array(0.007, F), np.array(131, np.uint8)
+qattention("plain", [QX, QW, AB, SX, SW, None, ZX, np.array(3, np.int8)])
+qattention("causal", [QX, QW, AB, SX, rand(24) * F(0.001) + F(0.007), None, ZX, np.zeros(24, np.int8)], unidirectional=1)
+qattention("past", [QX, QW, AB, SX, SW, np.array([[1, 1, 1, 0, 1, 1, 1], [0, 1, 1, 1, 1, 1, 0]], I32), ZX,
+                    np.array(0, np.int8), PAST], outputs=2, unidirectional=1)
+
+
+def blocked(name, kind, k, n, block, axis, zeros):
+    """Weights in blocks along an axis, dequantised for a product."""
+    def build():
+        least, most = (-8, 8) if kind == TensorProto.INT4 else (0, 16) if kind == TensorProto.UINT4 else (-128, 128)
+        shape = [k, n]
+        shape[axis] = -(-shape[axis] // block)
+        values = RNG.integers(least, most, k * n)
+        scales, x = rand(*shape) * F(0.1), rand(2, k)
+        names = ["w", "s"] + (["z"] if zeros else [])
+        nodes = [helper.make_node("DequantizeLinear", names, ["d"], name="node", axis=axis, block_size=block),
+                 helper.make_node("MatMul", ["x", "d"], ["y"], name="product")]
+        m = model(nodes, {"x": x}, ["d", "y"], 21, {"s": scales})
+        m.graph.initializer.append(helper.make_tensor("w", kind, [k, n], values))
+        if zeros:
+            m.graph.initializer.append(helper.make_tensor("z", kind, shape, RNG.integers(least, most, scales.size)))
+        m.ir_version = 10
+        write(name, m, {"x": x})
+
+    CASES[name] = build
+
+
+blocked("dequantize_int4", TensorProto.INT4, 32, 5, 16, 0, False)
+blocked("dequantize_uint4", TensorProto.UINT4, 7, 32, 16, 1, True)
+blocked("dequantize_int8_blocked", TensorProto.INT8, 48, 3, 16, 0, True)
+
 
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)

@@ -57,12 +57,69 @@ def path_of(name):
     return EXPORTS / name / "model.onnx"
 
 
+def optimised_gpt2(path):
+    """The graph that ONNX Runtime's optimizer for GPT-2 makes: com.microsoft's Attention."""
+    rng = np.random.default_rng(35)
+    nodes, weights = [], {"zero": np.array(0, np.int64), "one": np.array(1, np.int64)}
+
+    def weight(name, *shape, mean=0.0):
+        weights[name] = (rng.standard_normal(shape) * 0.3 + mean).astype(np.float32)
+        return name
+
+    def add(op, inputs, output, **attributes):
+        domain = "com.microsoft" if op in ("Attention", "FastGelu") else ""
+        nodes.append(onnx.helper.make_node(op, inputs, [output], name="/" + output, domain=domain,
+                                           **attributes))
+        return output
+
+    def norm(x, name):
+        return add("LayerNormalization",
+                   [x, weight(name + ".g", WIDTH, mean=1.0), weight(name + ".b", WIDTH)], name,
+                   axis=-1)
+
+    def product(x, name, k, n):
+        return add("Add", [add("MatMul", [x, weight(name + ".w", k, n)], name + "_product"),
+                           weight(name + ".bias", n)], name)
+
+    add("Shape", ["input_ids"], "shape")
+    add("Gather", ["shape", "one"], "seq", axis=0)
+    add("Range", ["zero", "seq", "one"], "positions")
+    x = add("Add", [add("Gather", [weight("wte", TOKENS, WIDTH), "input_ids"], "tokens"),
+                    add("Gather", [weight("wpe", 64, WIDTH), "positions"], "places")], "h")
+    for i in range(LAYERS):
+        y = add("Attention", [norm(x, f"ln1_{i}"), weight(f"qkv{i}", WIDTH, 3 * WIDTH),
+                              weight(f"qkv{i}.bias", 3 * WIDTH)], f"attention{i}",
+                num_heads=HEADS, unidirectional=1)
+        x = add("Add", [x, product(y, f"out{i}", WIDTH, WIDTH)], f"a{i}")
+        y = add("FastGelu", [product(norm(x, f"ln2_{i}"), f"up{i}", WIDTH, 4 * WIDTH)], f"gelu{i}")
+        x = add("Add", [x, product(y, f"down{i}", 4 * WIDTH, WIDTH)], f"m{i}")
+    add("MatMul", [norm(x, "ln_f"), weight("head", WIDTH, TOKENS)], "logits")
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes, "gpt2", [value("input_ids", onnx.TensorProto.INT64, ["batch", "seq"])],
+        [value("logits", onnx.TensorProto.FLOAT, ["batch", "seq", TOKENS])],
+        [numpy_helper.from_array(v, k) for k, v in weights.items()])
+    onnx.save(onnx.helper.make_model(
+        graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17),
+                                            onnx.helper.make_opsetid("com.microsoft", 1)]), path)
+
+
+def dynamic_gpt2(**options):
+    def build(path):
+        with tempfile.TemporaryDirectory() as folder:
+            optimised_gpt2(folder + "/model.onnx")
+            quantize_dynamic(folder + "/model.onnx", path, extra_options=FLOAT, **options)
+    return build
+
+
 QDQ, QOPERATOR = QuantFormat.QDQ, QuantFormat.QOperator
 MODELS = {
     "dynamic-i8": dynamic(path_of(PLAIN), weight_type=I8),
     "dynamic-i8-channels-ort": optimised(dynamic(path_of(PLAIN), weight_type=I8, per_channel=True)),
     "dynamic-u8": dynamic(path_of(FUSED), weight_type=U8),
     "dynamic-i8-past": dynamic(path_of(PAST), weight_type=I8),
+    "dynamic-u8-attention": dynamic_gpt2(weight_type=U8),
+    "dynamic-i8-attention": dynamic_gpt2(weight_type=I8, per_channel=True),
     "qdq-i8-channels": static(path_of(PLAIN), QDQ, op_types_to_quantize=PRODUCTS, per_channel=True,
                               activation_type=I8,
                               weight_type=I8, symmetric=True),

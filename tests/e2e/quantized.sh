@@ -29,8 +29,9 @@ check() {
   [ "$ids" = "$expected" ] || fail "greedy tokens of $model $*"
 }
 
-for model in dynamic-i8 dynamic-i8-channels-ort dynamic-i8-past dynamic-u8 qdq-i8-channels \
-  qdq-u8-all qdq-u8-products qoperator-u8-all qoperator-u8-products; do
+for model in dynamic-i8 dynamic-i8-attention dynamic-i8-channels-ort dynamic-i8-past dynamic-u8 \
+  dynamic-u8-attention qdq-i8-channels qdq-u8-all qdq-u8-products qoperator-u8-all \
+  qoperator-u8-products; do
   check $model 1e-6 --imported-activations=all
   check $model 1e-6 -O0
   case $model in

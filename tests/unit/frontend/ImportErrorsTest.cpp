@@ -186,8 +186,8 @@ TEST(ImportErrors, AllUnsupportedNodesAtOnce) {
   OnnxGraph g(13);
   g.import("com.example", 4);
   g.input("x", {2, 3});
-  g.node("Atan", {"x"}, {"a"}, "c1");
-  g.node("Atan", {"a"}, {"b"}, "c2");
+  g.node("Asin", {"x"}, {"a"}, "c1");
+  g.node("Asin", {"a"}, {"b"}, "c2");
   g.node("Wonder", {"b"}, {"c"}, "w", "com.example");
   g.node("Gelu", {"x"}, {"d"}, "g");
   setFloat(g.node("Attention", {"x", "x", "x"}, {"e"}, "early"), "scale", 1);
@@ -196,7 +196,7 @@ TEST(ImportErrors, AllUnsupportedNodesAtOnce) {
   g.output("y");
   expectFailure(g, ExitCode::Unsupported,
                 {"6 nodes of the model",
-                 "Atan (opset 13), 2 nodes: 'c1', 'c2': operator not supported",
+                 "Asin (opset 13), 2 nodes: 'c1', 'c2': operator not supported",
                  "com.example.Wonder (opset 4), 1 node: 'w': domain not supported",
                  "Gelu (opset 13), 1 node: 'g': it exists from opset 20 on",
                  "Attention (opset 13), 1 node: 'early': it exists from opset 23 on",
@@ -273,6 +273,46 @@ TEST(ImportErrors, WeightsOfAFewBits) {
   expectFailure(g, ExitCode::Unsupported, {"MatMulNBits", "have to be constants"});
   setInt(node, "bits", 3);
   expectFailure(g, ExitCode::Unsupported, {"weights of 3 bits", "2, 4 and 8"});
+}
+
+TEST(ImportErrors, FourBitsAreDequantised) {
+  OnnxGraph g(21);
+  g.input("x", {2, 2});
+  g.input("s", {});
+  onnx::TensorProto &zero = *g.graph().add_initializer();
+  zero.set_name("z");
+  zero.set_data_type(22); // int4
+  zero.set_raw_data(std::string(1, '\3'));
+  g.node("QuantizeLinear", {"x", "s", "z"}, {"y"}, "q");
+  g.output("y");
+  expectFailure(g, ExitCode::Unsupported, {"type int4", "DequantizeLinear alone"});
+  zero.set_raw_data(std::string(2, '\3'));
+  g.graph().mutable_node(0)->set_op_type("DequantizeLinear");
+  g.graph().mutable_node(0)->set_input(0, "z");
+  g.graph().mutable_node(0)->mutable_input()->RemoveLast();
+  expectFailure(g, ExitCode::InvalidModel, {"2 bytes of data, but its shape asks for 1"});
+}
+
+TEST(ImportErrors, BlocksThatDoNotFit) {
+  OnnxGraph g(21);
+  g.input("q", {5, 2}, onnx::TensorProto::INT8);
+  g.input("s", {3, 2});
+  auto &node = g.node("DequantizeLinear", {"q", "s"}, {"y"}, "blocks");
+  g.output("y");
+  setInt(node, "axis", 0);
+  setInt(node, "block_size", 4);
+  expectFailure(g, ExitCode::InvalidModel, {"'blocks'", "f32[3, 2] for blocks of 4"});
+  node.mutable_attribute(0)->set_i(2);
+  expectFailure(g, ExitCode::InvalidModel, {"axis 2 is out of range"});
+}
+
+TEST(ImportErrors, PlacesAmongTooMany) {
+  OnnxGraph g(17);
+  g.input("x", {2, 5000});
+  setInts(g.node("Constant", {}, {"k"}, "three"), "value_ints", {3});
+  g.node("TopK", {"x", "k"}, {"y", "i"}, "top");
+  g.output("y");
+  expectFailure(g, ExitCode::Unsupported, {"TopK", "5000 elements: up to 1024"});
 }
 
 TEST(ImportErrors, UnsupportedQuantisation) {
