@@ -8,6 +8,7 @@
 #include "ir/Executor.h"
 #include "ir/FunctionNames.h"
 #include "ir/ResultNumber.h"
+#include "ir/Storage.h"
 #include "ir/ops/BlasThreads.h"
 #include "ir/ops/RowProduct.h"
 #include "runtime/device/FunctionCall.h"
@@ -299,6 +300,7 @@ private:
     if (!executor)
       return Status(rt::Code::Corrupt, "the plan's IR has no function @" + name.str());
     const RowInvariance invariance(plan_->meta().batch_invariant);
+    const StoragePool::Scope scope(storage_);
     auto results = executor->run(arguments, std::move(symbols));
     if (!results)
       return toStatus(results.takeError());
@@ -392,6 +394,7 @@ private:
   ExecOptions options_{.widenedConstants = std::make_shared<ExecOptions::WidenedConstants>()};
   Tensor kv_;
   llvm::StringMap<std::unique_ptr<Executor>> executors_;
+  std::shared_ptr<StoragePool> storage_ = std::make_shared<StoragePool>();
   std::vector<int32_t> past_;
   Tokens next_;
   CpuRows rows_;

@@ -1,11 +1,11 @@
 #include "ir/Tensor.h"
 
 #include "ir/Budget.h"
+#include "ir/Storage.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
 
-#include <sys/mman.h>
 #include <xxhash.h>
 
 #include <bit>
@@ -49,23 +49,19 @@ uint16_t floatToBfloat(float value) {
 }
 
 Tensor::Tensor(DType dtype, llvm::ArrayRef<int64_t> shape) : dtype_(dtype), shape_(shape) {
-  // Weights in large pages: touching memory for the first time is much of what making them costs.
-  constexpr size_t largePage = 2 << 20;
   const std::optional<int64_t> needed = tensorBytes(dtype, shape);
   if (!needed)
     throw TensorTooLarge("a tensor has more bytes than can be addressed");
   std::shared_ptr<const void> taken = Budget::takeBytes(*needed);
-  const size_t alignment = size_t(*needed) >= 2 * largePage ? largePage : 64;
-  size_t size = std::max<size_t>(alignment, (*needed + alignment - 1) / alignment * alignment);
-  void *p = std::aligned_alloc(alignment, size);
-  if (!p)
+  std::shared_ptr<void> bytes = StoragePool::take(size_t(*needed));
+  if (!bytes)
     throw TensorTooLarge("a tensor of " + std::to_string(*needed) +
                          " bytes is more than the system gives");
-  if (alignment == largePage)
-    madvise(p, size, MADV_HUGEPAGE); // without them it is slower, nothing else
-  owner_ = std::shared_ptr<const void>(
-      p, [taken = std::move(taken)](const void *q) { std::free(const_cast<void *>(q)); });
-  data_ = p;
+  data_ = bytes.get();
+  owner_ = std::move(bytes);
+  if (taken) // a budget gets back what it lent when the bytes go
+    owner_ = std::shared_ptr<const void>(
+        data_, [held = std::move(owner_), taken = std::move(taken)](const void *) {});
 }
 
 Tensor::Tensor(DType dtype, llvm::ArrayRef<int64_t> shape, const void *data,

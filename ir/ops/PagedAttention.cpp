@@ -3,6 +3,7 @@
 #include "ir/ops/AppendAttention.h"
 #include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
+#include "ir/ops/Workers.h"
 
 #include <algorithm>
 #include <cstring>
@@ -165,40 +166,73 @@ void append(const EvalContext &c, const PagedState &state, llvm::ArrayRef<Attent
     }
 }
 
+/// What a thread keeps from one group of heads to the next.
+template <typename T> struct GroupRoom {
+  std::vector<T> keys, values, scratch;
+  std::vector<KeyRun<T>> runs;
+};
+
+/// The attention of all pieces, or of those of one thread.
+template <typename T> class PagedAttention {
+public:
+  PagedAttention(const EvalContext &c, const PagedState &state)
+      : c_(c), state_(state), wide_(c.input(Qkv).cast(DTypeOf<T>::value)), packed_(wide_.dim(2)),
+        d_(c.input(Kv).dim(5)), heads_(c.op().intAttr("num_heads")),
+        group_(heads_ / c.input(Kv).dim(3)), window_(c.op().intAttr("window")),
+        scale_(static_cast<T>(c.op().floatAttr("scale"))),
+        out_(DTypeOf<T>::value, {1, wide_.dim(1), heads_ * d_}) {
+    std::fill_n(out_.data<T>(), out_.count(), T(0));
+    result_ = out_.template data<T>();
+  }
+
+  /// Heads of a group read the same keys and values.
+  Tensor run(llvm::ArrayRef<AttentionPiece> pieces) {
+    double work = 0;
+    for (const AttentionPiece &p : pieces)
+      work += double(heads_ * p.count * d_) * double(p.position + p.count);
+    const int64_t groups = heads_ / group_, all = int64_t(pieces.size()) * groups;
+    const int64_t parts = partsOf(work, all);
+    forParts(parts, [&](int64_t part) {
+      static thread_local GroupRoom<T> room;
+      for (int64_t i = all * part / parts; i < all * (part + 1) / parts; ++i)
+        attend(pieces[i / groups], i % groups, room);
+    });
+    return out_;
+  }
+
+private:
+  void attend(const AttentionPiece &p, int64_t group, GroupRoom<T> &room) const {
+    const Tensor &tables = c_.input(Tables);
+    const int64_t keys = p.position + p.count, size = state_.tokens(), width = heads_ * d_;
+    room.keys.resize(keys * d_), room.values.resize(keys * d_), room.runs.clear();
+    for (int64_t from = 0; from < keys; from += size) {
+      const int64_t page = tables.asInt(p.table * tables.dim(1) + from / size);
+      const int64_t count = std::min(size, keys - from);
+      auto read = [&](int64_t part, std::vector<T> &to) {
+        return state_.read<T>(state_.row(page, part, group, 0), count, to.data() + from * d_);
+      };
+      const T *key = read(0, room.keys), *value = read(1, room.values);
+      room.runs.push_back({key, value, count, d_});
+    }
+    for (int64_t h = group * group_; h < (group + 1) * group_; ++h)
+      attentionHead<T>({wide_.data<T>() + p.row * packed_ + h * d_,
+                        result_ + p.row * width + h * d_, p.count, packed_, width},
+                       room.runs, d_, scale_, {true, p.position, window_, nullptr}, room.scratch);
+  }
+
+  const EvalContext &c_;
+  const PagedState &state_;
+  const Tensor wide_;
+  const int64_t packed_, d_, heads_, group_, window_;
+  const T scale_;
+  Tensor out_;
+  T *result_ = nullptr;
+};
+
 template <typename T>
 Tensor attend(const EvalContext &c, const PagedState &state,
               llvm::ArrayRef<AttentionPiece> pieces) {
-  const Tensor &kv = c.input(Kv), &qkv = c.input(Qkv), &tables = c.input(Tables);
-  const int64_t rows = qkv.dim(1), packed = qkv.dim(2), d = kv.dim(5), size = state.tokens();
-  const int64_t heads = c.op().intAttr("num_heads"), group = heads / kv.dim(3), width = heads * d;
-  const T scale = static_cast<T>(c.op().floatAttr("scale"));
-  Tensor out(DTypeOf<T>::value, {1, rows, width});
-  std::fill_n(out.data<T>(), out.count(), T(0));
-  Tensor wide = qkv.cast(DTypeOf<T>::value);
-  std::vector<T> keyRoom, valueRoom, scratch;
-  std::vector<KeyRun<T>> runs;
-  for (const AttentionPiece &p : pieces)
-    for (int64_t h = 0; h < heads; ++h) {
-      const int64_t keys = p.position + p.count;
-      if (h % group == 0) { // the heads of a group read the same
-        keyRoom.resize(keys * d), valueRoom.resize(keys * d), runs.clear();
-        for (int64_t from = 0; from < keys; from += size) {
-          const int64_t page = tables.asInt(p.table * tables.dim(1) + from / size);
-          const int64_t count = std::min(size, keys - from);
-          auto read = [&](int64_t part, std::vector<T> &room) {
-            return state.read<T>(state.row(page, part, h / group, 0), count,
-                                 room.data() + from * d);
-          };
-          const T *key = read(0, keyRoom), *value = read(1, valueRoom);
-          runs.push_back({key, value, count, d});
-        }
-      }
-      attentionHead<T>({wide.data<T>() + p.row * packed + h * d,
-                        out.data<T>() + p.row * width + h * d, p.count, packed, width},
-                       runs, d, scale, {true, p.position, c.op().intAttr("window"), nullptr},
-                       scratch);
-    }
-  return out;
+  return PagedAttention<T>(c, state).run(pieces);
 }
 
 } // namespace

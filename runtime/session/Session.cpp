@@ -97,9 +97,6 @@ Result<StepOutput> Session::prefill(std::span<const Tokens> sequences,
   if (kept.size() != sequences.size())
     return Status(Code::Usage, "prefill got lengths of " + number(kept.size(), "sequence") +
                                    " and tokens of " + std::to_string(sequences.size()));
-  int64_t longest = 0;
-  for (const Tokens &tokens : sequences)
-    longest = std::max<int64_t>(longest, tokens.size());
   for (size_t b = 0; b < sequences.size(); ++b) {
     std::string what = "sequence " + std::to_string(b + 1);
     if (sequences[b].empty())
@@ -110,8 +107,7 @@ Result<StepOutput> Session::prefill(std::span<const Tokens> sequences,
     if (kept[b] < 0 || kept[b] > held)
       return Status(Code::Usage, what + " is to keep " + std::to_string(kept[b]) +
                                      " tokens, the KV state holds " + std::to_string(held));
-    // The batch runs as one rectangle, padded on the right.
-    if (Status s = checkLength(kept[b] + longest, what); !s.ok())
+    if (Status s = checkLength(kept[b] + static_cast<int64_t>(sequences[b].size()), what); !s.ok())
       return s;
   }
   std::vector<Tokens> held = std::move(held_);

@@ -258,8 +258,8 @@ TEST_F(CpuBackendTest, ASequenceIsNotPaddedToAnother) {
   std::unique_ptr<rt::Session> s = open();
   ASSERT_TRUE(s->prefill(std::vector<rt::Tokens>{{1, 2, 3, 4}, {5}, {6}}));
   rt::Result<rt::StepOutput> out =
-      s->backend().prefill(std::vector<rt::Tokens>{{6}, {0, 1, 2, 3, 4, 5}, {7, 1}},
-                           std::vector<int32_t>{4, 0, 1}, true);
+      s->prefill(std::vector<rt::Tokens>{{6}, {0, 1, 2, 3, 4, 5}, {7, 1}},
+                 std::vector<int32_t>{4, 0, 1}, true);
   ASSERT_TRUE(out) << out.status().message();
   ASSERT_EQ(out->next.size(), 3u);
   expectLogits(std::span(out->logits).subspan(0, 8), {1, 2, 3, 4, 6});
