@@ -66,15 +66,17 @@ Tensor rowSums(const Tensor &q, int64_t factor) {
 
 /// Elements of a row of x that share a scale, 0: all of them: what the op that makes x can see at
 /// once, where products have groups of so many. A tile of a product covers 128 columns, an
-/// attention block one head.
+/// attention block one head. What a gate lets through has outliers as an activation has.
 int64_t activationGroup(const Value &x) {
   constexpr int64_t tileColumns = 128;
   const Op *def = x.def();
   int64_t k = x.type.shape.back().constant().value_or(0);
   if (!def || k == 0)
     return 0;
-  bool product = def->is(OpCode::Linear) || def->is(OpCode::QuantizedLinear);
-  if (product && def->stringAttr("activation") != "none" && k % tileColumns == 0)
+  const bool product = def->is(OpCode::Linear) || def->is(OpCode::QuantizedLinear);
+  const bool active =
+      def->is(OpCode::Gated) || (product && def->stringAttr("activation") != "none");
+  if (active && k % tileColumns == 0)
     return k == tileColumns ? 0 : tileColumns;
   bool attention = def->is(OpCode::Attention) || def->is(OpCode::CachedAttention) ||
                    def->is(OpCode::AppendAttention);
