@@ -54,6 +54,30 @@ static bool keepsLastDim(const Op &reshape) {
   return !from.empty() && !to.empty() && from.back() == to.back() && from != to;
 }
 
+/// Whether `v` is a copy of a, a + 1, a + 2, .. with a >= 0.
+static bool countsUp(const Value *v) {
+  const Op *op = v->def();
+  while (op && (op->is(OpCode::Reshape) || op->is(OpCode::Unsqueeze) || op->is(OpCode::Expand) ||
+                (op->is(OpCode::Cast) && isInteger(op->result()->type.dtype))))
+    op = op->operand(0)->def();
+  auto constant = [&](llvm::StringRef name) {
+    return op->hasAttr(name) ? op->dimsAttr(name)[0].constant() : std::nullopt;
+  };
+  return op && op->is(OpCode::Range) && constant("start").value_or(-1) >= 0 &&
+         constant("delta") == 1;
+}
+
+/// Whether a slice of one axis begins at its beginning, in steps of one.
+static bool isHeadOf(const Op &slice, int64_t axis) {
+  const auto rank = int64_t(slice.result()->type.rank());
+  auto only = [&](llvm::StringRef name, int64_t value) {
+    return slice.hasAttr(name) && slice.dimsAttr(name).size() == 1 &&
+           slice.dimsAttr(name)[0] == Dim(value);
+  };
+  return only("starts", 0) && (only("axes", axis) || only("axes", axis - rank)) &&
+         (!slice.hasAttr("steps") || only("steps", 1));
+}
+
 /// Integers hold those of fewer bytes, floats those of fewer bytes.
 static bool holdsAll(DType wide, DType narrow) {
   return isFloat(wide) == isFloat(narrow) && byteSize(wide) > byteSize(narrow);
@@ -112,6 +136,17 @@ static std::vector<Rule> shapeRules() {
                        return rows;
                      return b.value(OpCode::Gather, {m.value("x"), *rows}, {{"axis", int64_t(0)}});
                    }});
+  rules.push_back(
+      {"rows-of-head", "gather(x[0:n], i) = gather(x, i) for i of a, a + 1, ..",
+       P::op(OpCode::Gather, {P::op(OpCode::Slice, {P::any("x")}, "head"), P::any("i")}),
+       [](const Match &m) {
+         const auto rank = int64_t(m.value("x")->type.rank());
+         const int64_t axis = m.root()->intAttr("axis");
+         return countsUp(m.value("i")) && isHeadOf(*m.op("head"), axis < 0 ? axis + rank : axis);
+       },
+       [](const Match &m, Builder &b) {
+         return b.value(OpCode::Gather, {m.value("x"), m.value("i")}, m.root()->givenAttrs());
+       }});
   rules.push_back(drop("concat-of-one", "concat(x) = x", P::op(OpCode::Concat, {P::any("x")})));
   rules.push_back(
       drop("cast-to-same", "cast(x, dtype(x)) = x", P::op(OpCode::Cast, {P::any("x")})));
