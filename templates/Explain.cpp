@@ -1,5 +1,6 @@
 #include "templates/Explain.h"
 
+#include "ir/Error.h"
 #include "templates/OpKernels.h"
 #include "templates/attention/Kernels.h"
 #include "templates/attention/pages/AttentionPages.h"
@@ -25,7 +26,12 @@ llvm::Expected<std::string> explainKernels(llvm::StringRef problem, const Target
     return explained(parsePagedProblem(problem, target), explainPaged);
   if (family == "mlp")
     return explained(parseMlpProblem(problem, target), explainMlp);
-  return explained(parseLinearProblem(problem, target), explainLinear);
+  if (family == "linear" || family.contains('=')) // what is said without a kind
+    return explained(parseLinearProblem(problem, target), explainLinear);
+  std::string kinds = "linear, attention, pages, mlp";
+  for (const auto &k : opKernels())
+    kinds += ", " + k.name.str();
+  return makeError(ExitCode::Usage, "there is no kind '" + family + "'; there are " + kinds);
 }
 
 } // namespace gpt2c

@@ -405,7 +405,10 @@ Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::Fu
       return Status(Code::Unsupported,
                     "the plan cannot run a text: it has no KV state, and what to give for the "
                     "graph's input '" +
-                        port->name + "' is not known");
+                        port->name +
+                        "' is not known. Export the model with token ids alone, or with a mask "
+                        "[batch, tokens], position ids and growing past keys and values beside "
+                        "them; gpt2c-run --test-data and Session.forward take any inputs");
     }
     Result<HostTensor> exported = convert(std::move(values), port->dtype);
     if (!exported)
