@@ -323,11 +323,18 @@ private:
     if (isNew) {
       it->second = options_.scheme == QuantizeScheme::W8A8Tensor
                        ? quantiseWeightByTensor(w, matricesOf(linear))
-                       : quantiseWeight(w, options_.weightGroup,
-                                        columnMoments(*linear.operand(ops::Linear::X)));
+                       : quantiseWeight(w, options_.weightGroup, momentsOf(linear));
       kept_.push_back(w);
     }
     return it->second;
+  }
+
+  /// Smoothing made the columns of an input alike, which the gain alone does not tell: it is small
+  /// where normalised elements are large, and smaller then.
+  std::vector<float> momentsOf(const Op &linear) const {
+    const bool smoothed = options_.scheme == QuantizeScheme::W8A8Smooth &&
+                          treatmentOf(linear, options_).first == Treatment::Full;
+    return smoothed ? std::vector<float>() : columnMoments(*linear.operand(ops::Linear::X));
   }
 
   PassContext &ctx_;

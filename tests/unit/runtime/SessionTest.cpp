@@ -490,5 +490,24 @@ TEST_F(SessionTest, WithoutAStateTheWholeGraphRunsForEveryToken) {
   EXPECT_EQ(backend_->inputs[1].shape, (std::vector<int64_t>{1, 3}));
 }
 
+// A mask of queries and keys, which no text gives.
+TEST_F(SessionTest, AnInputOfUnknownMeaningHasAWayOut) {
+  meta().kv.reset();
+  meta().exported_inputs.push_back(exported("mask", plan::DType::F32, plan::Role::Plain));
+  Session &s = open();
+  auto &forward = *backend_->functions_[0];
+  backend_->functions_.resize(1);
+  forward.inputs.resize(2);
+  plan::ExprT batch = symbolExpr(1), seq = symbolExpr(2), one = constantExpr(1);
+  forward.inputs.push_back(
+      port("mask", plan::DType::F32, plan::Role::Plain, {batch, one, seq, seq}));
+  GenerateOptions options;
+  options.maxNewTokens = 3;
+  const Status status = s.generate(std::vector<Tokens>{{1, 2}}, options).status();
+  EXPECT_EQ(status.code(), Code::Unsupported);
+  EXPECT_NE(status.message().find("'mask' is not known. Export the model with"), std::string::npos)
+      << status.message();
+}
+
 } // namespace
 } // namespace gpt2c::rt
