@@ -10,13 +10,16 @@
 #include "runtime/device/Backend.h"
 #include "runtime/device/FunctionCall.h"
 #include "runtime/device/RowsCall.h"
+#include "runtime/device/WorkerThreads.h"
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -131,6 +134,8 @@ private:
     int next = 0;        ///< slot of the next call
     int32_t carried = 0; ///< segments of the call begun last
     std::deque<Begun> begun;
+    /// For masks.
+    WorkerThreads workers{std::min(7, int(std::thread::hardware_concurrency() / 2))};
   };
   using BoundPtr = std::shared_ptr<const Bound>;
   /// What bindStep() binds by, and the batch.

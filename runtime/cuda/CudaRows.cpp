@@ -369,18 +369,20 @@ void CudaBackend::fillMasks(std::span<const Segment> segments, const RowsCall &c
   auto *const table = reinterpret_cast<uint32_t *>(slot.masks.data());
   const size_t words = wordsOfTokens(plan_->meta().vocab_size);
   std::fill_n(table, slot.choices, 0U);
-  size_t at = slot.choices;
-  for (size_t i = 0; i < segments.size(); ++i) {
-    if (!isMasked(segments[i]))
-      continue;
+  std::vector<size_t> masked;
+  for (size_t i = 0; i < segments.size(); ++i)
+    if (isMasked(segments[i]))
+      masked.push_back(i);
+  // A grammar's mask may take tens of microseconds, and all are wanted before the logits are there.
+  rows_.workers.forEach(masked.size(), [&](size_t k) {
+    const size_t i = masked[k], at = slot.choices + k * words;
     const int32_t carried = call.carry[i] < 0 ? -1 : std::max(before[call.carry[i]], 0);
     const std::span<const uint32_t> allowed = segments[i].sampled->mask->allowedBehind(carried);
     if (allowed.empty())
-      continue;
+      return;
     table[i] = uint32_t(at);
     std::copy_n(allowed.begin(), words, table + at);
-    at += words;
-  }
+  });
 }
 
 /// The call with its inputs in `slot`, but for what it carries of the `carried` choices before it.

@@ -3,6 +3,7 @@
 // one that another thread cancels.
 #include "runtime/capi/CApi.h"
 #include "runtime/cuda/CudaBackend.h"
+#include "runtime/device/WorkerThreads.h"
 #include "tests/unit/runtime/RandomModel.h"
 
 #include <cstdio>
@@ -168,7 +169,18 @@ static void cancelled(const gpt2c_plan *plan) {
   gpt2c_session_destroy(session);
 }
 
+/// Parts of short pieces of work, one piece right behind the other.
+static void sharedWork() {
+  WorkerThreads workers(kThreads - 1);
+  std::vector<int> done(32);
+  for (int round = 0; round < 200; ++round)
+    workers.forEach(done.size(), [&](size_t i) { ++done[i]; });
+  for (int times : done)
+    EXPECT(times == 200);
+}
+
 int main() {
+  sharedWork();
   test::TemporaryFolder folder;
   const std::string path = folder.path("random.plan");
   EXPECT(test::writeRandomPlan(path).ok());
