@@ -1,7 +1,7 @@
 #include "passes/HiddenOutput.h"
 
 #include "ir/Error.h"
-#include "ir/ops/Common.h"
+#include "passes/Rewrite.h"
 
 #include "llvm/ADT/STLExtras.h"
 

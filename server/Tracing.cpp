@@ -148,7 +148,8 @@ void SpanSender::run() {
     bool sent = false;
     try {
       sent = post(otlpOf(batch));
-    } catch (const std::exception &) { // no memory: that of requests goes first
+    } catch (const std::exception &) {
+      sent = false; // no memory: what is left of it is for requests
     }
     (sent ? metrics_.spansSent : metrics_.spansDropped) += int64_t(batch.size());
     lock.lock();

@@ -53,16 +53,16 @@ void Stream::begin(size_t request, Clock::time_point due) {
 void Stream::connect() {
   socket_.expires_after(kPatience);
   buffer_.clear();
-  socket_.async_connect(worker_.play.endpoints,
-                        [self = shared_from_this()](beast::error_code error, tcp::endpoint) {
-                          if (error)
-                            return self->fail(error);
-                          beast::error_code ignored;
-                          self->socket_.socket().set_option(tcp::no_delay(true), ignored);
-                          self->open_ = true;
-                          ++self->worker_.play.connected;
-                          self->send();
-                        });
+  socket_.async_connect(worker_.play.endpoints, [self = shared_from_this()](beast::error_code error,
+                                                                            const tcp::endpoint &) {
+    if (error)
+      return self->fail(error);
+    beast::error_code ignored;
+    self->socket_.socket().set_option(tcp::no_delay(true), ignored);
+    self->open_ = true;
+    ++self->worker_.play.connected;
+    self->send();
+  });
 }
 
 void Stream::send() {
