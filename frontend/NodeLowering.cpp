@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <utility>
+
 namespace gpt2c {
 
 Dims toDims(llvm::ArrayRef<int64_t> values) { return Dims(values.begin(), values.end()); }
@@ -241,8 +243,9 @@ Value *NodeLowering::concat(Operands values, int64_t axis) {
 }
 
 Value *NodeLowering::slice(Value *v, int64_t axis, Dim begin, Dim end) {
-  return emit(OpCode::Slice, {v},
-              {{"starts", Dims{begin}}, {"ends", Dims{end}}, {"axes", Dims{axis}}});
+  return emit(
+      OpCode::Slice, {v},
+      {{"starts", Dims{std::move(begin)}}, {"ends", Dims{std::move(end)}}, {"axes", Dims{axis}}});
 }
 
 Value *NodeLowering::softmax(Value *v, int64_t axis) {
