@@ -47,6 +47,7 @@ public:
   Result<DeviceSpeed> measureSpeed() override { return cuda::measureSpeed(device_); }
   Result<std::vector<std::byte>> readWeight(size_t index) override;
 
+  bool padsPrompts() const override { return true; } // a batch runs as one rectangle
   Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                              bool wantLogits) override;
   Result<std::vector<Tokens>> decode(int steps) override;

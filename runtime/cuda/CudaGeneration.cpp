@@ -184,15 +184,6 @@ Result<StepOutput> CudaBackend::prefill(std::span<const Tokens> sequences,
   int64_t longest = 0;
   for (const Tokens &tokens : sequences)
     longest = std::max(longest, static_cast<int64_t>(tokens.size()));
-  // The batch runs as one rectangle, padded on the right.
-  const int64_t context = plan_->meta().kv->max_context;
-  for (size_t b = 0; b < sequences.size(); ++b)
-    if (past[b] + longest > context)
-      return Status(Code::Usage,
-                    "sequence " + std::to_string(b + 1) + " keeps " + std::to_string(past[b]) +
-                        " tokens and is padded to the " + std::to_string(longest) +
-                        " new ones of the longest, the plan holds " + std::to_string(context) +
-                        " in all: prefill it in a call of its own");
   int64_t width = std::clamp<int64_t>(limits().prefillWidth, 1, longest);
   StepOutput out;
   out.next.resize(sequences.size());

@@ -91,6 +91,8 @@ public:
   /// the current one. All-zero `past` starts anew.
   virtual Result<StepOutput> prefill(std::span<const Tokens> sequences,
                                      std::span<const int32_t> past, bool wantLogits) = 0;
+  /// Whether prefill() pads all sequences to the longest, so that each needs room for as many.
+  virtual bool padsPrompts() const { return false; }
 
   /// `steps` greedy steps of all sequences, the choice made on the device: each appends the last
   /// choice to the state and makes the next one. Returns the new choices, [steps][batch].

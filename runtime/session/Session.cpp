@@ -97,6 +97,9 @@ Result<StepOutput> Session::prefill(std::span<const Tokens> sequences,
   if (kept.size() != sequences.size())
     return Status(Code::Usage, "prefill got lengths of " + number(kept.size(), "sequence") +
                                    " and tokens of " + std::to_string(sequences.size()));
+  int64_t longest = 0;
+  for (const Tokens &tokens : sequences)
+    longest = std::max(longest, int64_t(tokens.size()));
   for (size_t b = 0; b < sequences.size(); ++b) {
     std::string what = "sequence " + std::to_string(b + 1);
     if (sequences[b].empty())
@@ -107,8 +110,14 @@ Result<StepOutput> Session::prefill(std::span<const Tokens> sequences,
     if (kept[b] < 0 || kept[b] > held)
       return Status(Code::Usage, what + " is to keep " + std::to_string(kept[b]) +
                                      " tokens, the KV state holds " + std::to_string(held));
-    if (Status s = checkLength(kept[b] + static_cast<int64_t>(sequences[b].size()), what); !s.ok())
+    if (Status s = checkLength(kept[b] + int64_t(sequences[b].size()), what); !s.ok())
       return s;
+    if (!backend_->padsPrompts())
+      continue;
+    if (Status s = checkLength(kept[b] + longest, what); !s.ok())
+      return {s.code(), s.message() + ": the device pads it to the " +
+                            number(size_t(longest), "token") +
+                            " of the longest; prefill it in a call of its own"};
   }
   std::vector<Tokens> held = std::move(held_);
   endBatch(); // what the state holds after a failure is not known

@@ -78,6 +78,7 @@ public:
     return functions_;
   }
   int decodeChunk() const override { return chunk; }
+  bool padsPrompts() const override { return pads; }
 
   Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                              bool wantLogits) override {
@@ -127,6 +128,7 @@ public:
     return out;
   }
 
+  bool pads = false;
   int chunk = 4;
   std::vector<std::vector<int32_t>> prefills; ///< past
   std::vector<Tokens> prompts;                ///< of the last prefill
@@ -386,6 +388,20 @@ TEST_F(SessionTest, KeepsAPrefixOfTheState) {
   expectUsage(s.prefill(std::vector<Tokens>{{9}}, std::vector<int32_t>{-1}).status(), "-1");
   expectUsage(s.prefill(std::vector<Tokens>{{9}}, std::vector<int32_t>{1, 1}).status(),
               "2 sequences");
+}
+
+TEST_F(SessionTest, WhereADevicePadsThereMustBeRoomForTheLongest) {
+  Session &s = open();
+  ASSERT_TRUE(s.prefill(std::vector<Tokens>{{1, 2, 3, 4}, {5}}));
+  const std::vector<Tokens> more{{9}, Tokens(13, 7)};
+  backend_->pads = true;
+  expectUsage(s.prefill(more, std::vector<int32_t>{4, 0}).status(), "a call of its own");
+  ASSERT_EQ(s.lengths().size(), 2u); // what is refused has changed nothing
+  EXPECT_EQ(s.lengths()[0], 4);
+  EXPECT_EQ(backend_->prefills.size(), 1u);
+  backend_->pads = false;
+  ASSERT_TRUE(s.prefill(more, std::vector<int32_t>{4, 0}));
+  EXPECT_EQ(s.lengths()[0], 5);
 }
 
 TEST_F(SessionTest, ForwardBindsShapesAndConverts) {
