@@ -1,6 +1,7 @@
 #include "runtime/device/WorkerThreads.h"
 
 #include <algorithm>
+#include <system_error>
 
 namespace gpt2c::rt {
 
@@ -40,8 +41,12 @@ void WorkerThreads::forEach(size_t count, const std::function<void(size_t)> &par
       part(i);
     return;
   }
-  while (threads_.size() < size_t(wanted_))
-    threads_.emplace_back([this] { serve(); });
+  try {
+    while (threads_.size() < size_t(wanted_))
+      threads_.emplace_back([this] { serve(); });
+  } catch (const std::system_error &) {
+    wanted_ = int(threads_.size()); // the system has no more: they share the work
+  }
   std::unique_lock lock(mutex_);
   part_ = &part;
   next_ = 0;

@@ -13,7 +13,8 @@ namespace gpt2c::rt {
 /// One caller at a time. Threads are started by the first work of two parts or more.
 class WorkerThreads {
 public:
-  /// `threads`: how many work beside the caller's; 0: none.
+  /// `threads`: how many work beside the caller's, or fewer where the system gives no more; 0:
+  /// none.
   explicit WorkerThreads(int threads) : wanted_(threads) {}
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads &) = delete;
@@ -28,7 +29,7 @@ private:
   /// The next part of the work that is open; false where none is left. `lock` is held.
   bool take(std::unique_lock<std::mutex> &lock);
 
-  const int wanted_;
+  int wanted_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable begun_, ended_;
