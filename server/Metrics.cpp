@@ -122,7 +122,7 @@ static void writeEngine(Page &page, const rt::EngineStats &s) {
   page.counter("engine_forced_tokens_total",
                "Tokens that a grammar left no choice of, without a step of their own.",
                double(s.forcedTokens));
-  page.counter("device_allocations_total", "Allocations of the device's memory, none when ready.",
+  page.counter("device_allocations_total", "Allocations of the device's memory.",
                double(s.deviceAllocations));
 }
 
