@@ -54,11 +54,14 @@ static bool keepsLastDim(const Op &reshape) {
   return !from.empty() && !to.empty() && from.back() == to.back() && from != to;
 }
 
+/// Whether integers of a type hold every place of a table; in a byte they wrap to negative ones.
+static bool holdsPlaces(DType t) { return isInteger(t) && byteSize(t) >= 4; }
+
 /// Whether `v` is a copy of a, a + 1, a + 2, .. with a >= 0.
 static bool countsUp(const Value *v) {
   const Op *op = v->def();
   while (op && (op->is(OpCode::Reshape) || op->is(OpCode::Unsqueeze) || op->is(OpCode::Expand) ||
-                (op->is(OpCode::Cast) && isInteger(op->result()->type.dtype))))
+                (op->is(OpCode::Cast) && holdsPlaces(op->result()->type.dtype))))
     op = op->operand(0)->def();
   auto constant = [&](llvm::StringRef name) {
     return op->hasAttr(name) ? op->dimsAttr(name)[0].constant() : std::nullopt;
