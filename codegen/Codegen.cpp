@@ -38,11 +38,8 @@ public:
   llvm::Expected<std::unique_ptr<GeneratedPlan>> run() {
     if (llvm::Error e = describe())
       return e;
-    if (llvm::Error e = addFunctions(draft_))
+    if (llvm::Error e = draft_.options.archs.empty() ? addFunctions(draft_) : addTargets())
       return e;
-    if (!draft_.options.archs.empty())
-      if (llvm::Error e = addGenerated())
-        return e;
     addTextAndWeights();
     return std::move(out_);
   }
@@ -63,7 +60,6 @@ private:
     pool.tf32 = options.fp32Math == Fp32Math::Tf32x3;
     pool.batchInvariant = options.batchInvariant;
     pool.launchMode = options.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
-    pool.target = Target::of(options.archs);
     if (options.batchInvariant && !draft_.function(functions::extend))
       return makeError(ExitCode::Unsupported,
                        "--batch-invariant: the model has no @extend, the function over rows of any "
@@ -73,16 +69,37 @@ private:
     return describePorts(draft_.module, meta());
   }
 
-  /// Functions beside those of the module, and the kernels of all.
-  llvm::Error addGenerated() {
+  /// The functions for each kind of architecture, one behind the other, and the kernels of all.
+  llvm::Error addTargets() {
+    const std::vector<TargetGroup> groups = targetGroups(draft_.options.archs);
+    for (const TargetGroup &group : groups) {
+      draft_.pool.target = group.target;
+      draft_.pool.targetNumber = &group - groups.data();
+      draft_.archs = group.archs;
+      draft_.rehearsed = 0;
+      draft_.noPagedStep.clear();
+      const size_t first = meta().functions.size();
+      if (llvm::Error e = addTarget())
+        return e;
+      if (groups.size() > 1)
+        for (auto &function : llvm::drop_begin(meta().functions, first))
+          function->archs = group.archs;
+    }
+    return compileKernels(draft_, groups, out_->images_);
+  }
+
+  llvm::Error addTarget() {
+    if (llvm::Error e = addFunctions(draft_))
+      return e;
     addAdvance(draft_);
     addSteps(draft_);
     addSample(draft_);
     if (llvm::Error e = addGenerate(draft_))
       return e;
     if (!draft_.noPagedStep.empty() && draft_.launches(rt::functions::generate))
-      out_->otherSteps = "there is no persistent kernel over pages: " + draft_.noPagedStep;
-    return compileKernels(draft_, out_->images_);
+      out_->otherSteps.add("there is no persistent kernel over pages: " + draft_.noPagedStep,
+                           draft_.archs);
+    return llvm::Error::success();
   }
 
   void addTextAndWeights() {

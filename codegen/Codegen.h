@@ -1,6 +1,7 @@
 // From the last stage of the pipeline to a plan file.
 #pragma once
 
+#include "codegen/Reasons.h"
 #include "ir/Function.h"
 #include "runtime/plan/Arch.h"
 #include "runtime/plan/PlanWriter.h"
@@ -68,14 +69,14 @@ class GeneratedPlan {
 public:
   rt::PlanContents contents;
   /// Functions that got no GPU kernels, with the reason.
-  std::vector<std::string> hostOnly;
+  Reasons hostOnly;
   /// Why @extend got none, although there is one; it is left to the CPU device.
-  std::string noRows;
+  Reasons noRows;
   /// Why decode steps run as a graph although a persistent kernel would be faster; empty: they
   /// don't, or nothing is known.
-  std::string graphDecode;
+  Reasons graphDecode;
   /// Why single tokens over pages do not run as decode does; empty: they do.
-  std::string otherSteps;
+  Reasons otherSteps;
   KernelBuildStats kernels;
   /// Of a batch-invariant plan: what one order of sums costs in each version of @extend.
   std::vector<SumOrders::Estimate> orderCosts;

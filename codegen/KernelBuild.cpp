@@ -48,12 +48,16 @@ KernelCache::Key kernelKey(const Nvrtc &nvrtc, const KernelProgram &program, Str
   return KernelCache::keyOf(everything);
 }
 
-Expected<std::vector<std::vector<char>>> buildKernels(const Nvrtc &nvrtc,
-                                                      ArrayRef<KernelProgram> programs,
-                                                      const KernelBuildOptions &options,
-                                                      KernelCache &cache) {
-  const size_t count = options.archs.size() * programs.size();
-  std::vector<std::vector<char>> images(count);
+Expected<std::vector<KernelImage>> buildKernels(const Nvrtc &nvrtc,
+                                                ArrayRef<KernelProgram> programs,
+                                                const KernelBuildOptions &options,
+                                                KernelCache &cache) {
+  std::vector<KernelImage> images;
+  for (const std::string &arch : options.archs)
+    for (auto [i, program] : enumerate(programs))
+      if (program.archs.empty() || is_contained(program.archs, arch))
+        images.push_back({i, arch, {}});
+  const size_t count = images.size();
   std::vector<std::string> errors(count);
 
   // Programs that include more tend to take longer, and one that starts last is waited for.
@@ -69,7 +73,7 @@ Expected<std::vector<std::vector<char>>> buildKernels(const Nvrtc &nvrtc,
   for (size_t i = 0; i < count; ++i)
     order.push_back(i);
   stable_sort(order, [&](size_t a, size_t b) {
-    return weight[a % programs.size()] > weight[b % programs.size()];
+    return weight[images[a].program] > weight[images[b].program];
   });
 
   std::atomic<size_t> next = 0, done = 0;
@@ -78,14 +82,14 @@ Expected<std::vector<std::vector<char>>> buildKernels(const Nvrtc &nvrtc,
   auto work = [&] {
     for (size_t turn; !failed && (turn = next++) < count;) {
       size_t i = order[turn];
-      const KernelProgram &program = programs[i % programs.size()];
-      const std::string &arch = options.archs[i / programs.size()];
+      const KernelProgram &program = programs[images[i].program];
+      const std::string &arch = images[i].arch;
       KernelCache::Key key = kernelKey(nvrtc, program, arch);
       if (auto cached = cache.find(key)) {
-        images[i] = std::move(*cached);
+        images[i].bytes = std::move(*cached);
       } else if (auto image = nvrtc.compile(program.source, program.name, arch)) {
-        images[i] = std::move(*image);
-        cache.store(key, images[i]);
+        images[i].bytes = std::move(*image);
+        cache.store(key, images[i].bytes);
       } else {
         errors[i] = toString(image.takeError());
         failed = true;

@@ -11,6 +11,7 @@ namespace gpt2c {
 struct KernelProgram {
   std::string name; ///< "linear_wgmma_1f.cu", as messages say it
   llvm::StringRef source;
+  std::vector<std::string> archs = {}; ///< of those below that it is compiled for; none: all
 };
 
 struct KernelBuildOptions {
@@ -20,13 +21,20 @@ struct KernelBuildOptions {
   std::function<void(size_t done, size_t all)> progress = nullptr;
 };
 
+/// A program compiled for one architecture.
+struct KernelImage {
+  size_t program;
+  std::string arch;
+  std::vector<char> bytes;
+};
+
 /// The images of each architecture in turn, each in the order of `programs`. Does not depend on the
 /// number of threads or on what the cache holds. Fails with the log of a program that does not
 /// compile.
-llvm::Expected<std::vector<std::vector<char>>> buildKernels(const Nvrtc &nvrtc,
-                                                            llvm::ArrayRef<KernelProgram> programs,
-                                                            const KernelBuildOptions &options,
-                                                            KernelCache &cache);
+llvm::Expected<std::vector<KernelImage>> buildKernels(const Nvrtc &nvrtc,
+                                                      llvm::ArrayRef<KernelProgram> programs,
+                                                      const KernelBuildOptions &options,
+                                                      KernelCache &cache);
 
 /// All that the image of a program depends on.
 KernelCache::Key kernelKey(const Nvrtc &nvrtc, const KernelProgram &program, llvm::StringRef arch);

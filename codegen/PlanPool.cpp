@@ -29,7 +29,9 @@ int PlanPool::kernel(KernelSource source) {
     source.text = replaced(source.text, source.name, name);
     source.name = name;
     kernels_.push_back(std::move(source));
+    targetsOf_.emplace_back();
   }
+  targetsOf_[it->second].insert(targetNumber);
   return it->second;
 }
 

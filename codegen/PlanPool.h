@@ -11,6 +11,7 @@
 
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,20 +34,25 @@ public:
 
   /// How the steps are launched.
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
-  /// What the plan is made for.
+  /// What the functions that are made now are for, and its number among those of the plan: kernels
+  /// note which of them they have images for.
   Target target;
+  size_t targetNumber = 0;
   /// Products of fp32 operands may run on tensor cores, each as three products of TF32.
   bool tf32 = true;
   /// What a row becomes depends on its sequence alone: keys are summed up in their order.
   bool batchInvariant = false;
 
   const std::vector<KernelSource> &kernels() const { return kernels_; }
+  /// The numbers of the targets that kernel `index` is for.
+  const std::set<size_t> &targetsOf(size_t index) const { return targetsOf_[index]; }
   const std::vector<Tensor> &weights() const { return weights_; }
   /// A name no kernel has yet, with a number at its end.
   std::string nextKernelName(llvm::StringRef stem) const;
 
 private:
   std::vector<KernelSource> kernels_;
+  std::vector<std::set<size_t>> targetsOf_; ///< each kernel
   std::map<std::string, int> kernelByText_; ///< texts with "@" for the name
   std::vector<Tensor> weights_;
   llvm::DenseMap<uint64_t, int> weightByHash_;

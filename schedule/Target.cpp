@@ -84,4 +84,17 @@ int64_t Target::clusters(int blocks) const {
   return has({Clusters}) ? most[blocks] * multiprocessors / most[1] : multiprocessors / blocks;
 }
 
+std::vector<TargetGroup> targetGroups(llvm::ArrayRef<std::string> archs) {
+  std::vector<TargetGroup> groups;
+  for (const std::string &arch : archs) {
+    const Target target = Target::of({arch});
+    auto group = llvm::find_if(groups, [&](const TargetGroup &g) { return g.target == target; });
+    if (group == groups.end())
+      group = groups.insert(group, {target, {}});
+    if (!llvm::is_contained(group->archs, arch))
+      group->archs.push_back(arch);
+  }
+  return groups;
+}
+
 } // namespace gpt2c

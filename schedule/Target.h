@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace gpt2c {
 
@@ -40,7 +41,16 @@ struct Target {
   /// For a list such as sm_90a, compute_80. PTX may be loaded on any architecture from its own on,
   /// but that of compute_90a.
   static Target of(llvm::ArrayRef<std::string> archs);
+  bool operator==(const Target &) const = default;
 };
+
+/// Architectures that one schedule is made for, since nothing that is decided by tells them apart.
+struct TargetGroup {
+  Target target;
+  std::vector<std::string> archs;
+};
+/// Those of a plan, each in one group, in the order in which they are first named.
+std::vector<TargetGroup> targetGroups(llvm::ArrayRef<std::string> archs);
 
 /// What tiles by wgmma need that tensor maps fill.
 constexpr Features wgmmaTiles = {Feature::Wgmma, Feature::Tma, Feature::Shared};

@@ -57,7 +57,7 @@ void addSteps(PlanDraft &d) {
   const int64_t covered =
       forms.graph().empty() ? addPersistentSteps(d, forms, *decode, *extend) : 0;
   auto slower = [&](llvm::Error why) {
-    d.out.otherSteps = "they run as @extend: " + llvm::toString(std::move(why));
+    d.out.otherSteps.add("they run as @extend: " + llvm::toString(std::move(why)), d.archs);
   };
   auto versions = d.scheduler().steps(*decode, *extend, covered);
   if (!versions)
@@ -93,7 +93,8 @@ static llvm::Error addVersions(PlanDraft &d, const DecodeForms &forms, Function 
       if (forms.missNothing())
         llvm::consumeError(std::move(e));
       else
-        d.out.graphDecode = std::to_string(rows) + " sequences: " + llvm::toString(std::move(e));
+        d.out.graphDecode.add(std::to_string(rows) + " sequences: " + llvm::toString(std::move(e)),
+                              d.archs);
       break;
     }
     clusters = !out->steps.empty() && out->steps.front()->clusters > 0;
@@ -110,18 +111,19 @@ llvm::Error addGenerate(PlanDraft &d) {
     return llvm::Error::success();
   if (!forms.areAsked()) {
     if (llvm::Error e = addVersions(d, forms, *decode))
-      d.out.graphDecode = llvm::toString(std::move(e));
+      d.out.graphDecode.add(llvm::toString(std::move(e)), d.archs);
     return llvm::Error::success();
   }
-  if (llvm::none_of(d.options.archs, [](const std::string &name) {
-        std::optional<rt::Arch> arch = rt::Arch::parse(name);
-        return arch && arch->capability.major >= 9;
-      }))
+  auto isHopper = [](const std::string &name) {
+    std::optional<rt::Arch> arch = rt::Arch::parse(name);
+    return arch && arch->capability.major >= 9;
+  };
+  if (llvm::none_of(d.options.archs, isHopper))
     return makeError(ExitCode::Unsupported,
                      "--decode=persistent: none of the architectures is sm_90 or later");
   if (!decode)
     return makeError(ExitCode::Unsupported, "--decode=persistent: the model has no @decode");
-  return addVersions(d, forms, *decode);
+  return llvm::any_of(d.archs, isHopper) ? addVersions(d, forms, *decode) : llvm::Error::success();
 }
 
 } // namespace gpt2c

@@ -11,18 +11,22 @@ struct PlanDraft {
   const Module &module;
   CodegenOptions options;
   PlanPool pool = {};
+  /// What the functions that are added now are for: architectures of one kind.
+  std::vector<std::string> archs = {};
   GeneratedPlan &out;
 
   plan::PlanT &meta() { return out.contents.meta; }
-  VersionScheduler scheduler() const { return schedulerOf(module, options); }
+  VersionScheduler scheduler() const { return schedulerOf(module, options, pool.target); }
   Versions versions() const {
     return {options.maxBatch, contextOf(module, options.context), options.symbolBounds};
   }
   Function *function(llvm::StringRef name) const { return module.function(name); }
-  /// Whether the plan has launches of the function of that name.
+  /// Whether the plan has launches of the function of that name, of those that are added now, which
+  /// have no list of architectures yet.
   bool launches(llvm::StringRef name) {
-    return llvm::any_of(meta().functions,
-                        [&](auto &f) { return f->name == name && !f->steps.empty(); });
+    return llvm::any_of(meta().functions, [&](auto &f) {
+      return f->name == name && !f->steps.empty() && f->archs.empty();
+    });
   }
   /// Whether a device can choose otherwise than greedily.
   bool hasSampling();
@@ -47,7 +51,9 @@ void addSteps(PlanDraft &draft);
 /// @generate, decode steps as one kernel, where DecodeForms allow it. Errors: it is asked for, and
 /// there is none.
 llvm::Error addGenerate(PlanDraft &draft);
-/// Compiles the kernels of the pool for all architectures. Errors: KernelCompilation, Unsupported.
-llvm::Error compileKernels(PlanDraft &draft, std::vector<std::vector<char>> &images);
+/// Compiles the kernels of the pool, each for the architectures of its targets. Errors:
+/// KernelCompilation, Unsupported.
+llvm::Error compileKernels(PlanDraft &draft, llvm::ArrayRef<TargetGroup> groups,
+                           std::vector<std::vector<char>> &images);
 
 } // namespace gpt2c

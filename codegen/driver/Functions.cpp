@@ -58,15 +58,16 @@ static llvm::Error addExtend(PlanDraft &d, Function &f) {
     llvm::move(*versions, std::back_inserter(d.meta().functions));
     return llvm::Error::success();
   }
-  d.out.noRows = llvm::toString(versions.takeError());
+  const std::string why = llvm::toString(versions.takeError());
   if (d.options.batchInvariant)
     return makeError(ExitCode::Unsupported,
                      "--batch-invariant: @extend has no kernels that give a row the same bits in "
                      "every call: " +
-                         d.out.noRows +
+                         why +
                          (d.options.fp32Math == Fp32Math::Ffma
                               ? "\n  products of fp32 have them with --fp32-math=3xtf32"
                               : ""));
+  d.out.noRows.add(why, d.archs);
   describeFunction(d, f);
   return llvm::Error::success();
 }
@@ -74,7 +75,7 @@ static llvm::Error addExtend(PlanDraft &d, Function &f) {
 /// One that has an op without a kernel is left to the CPU.
 static void addFunction(PlanDraft &d, Function &f) {
   auto leaveToHost = [&](llvm::Error why) {
-    d.out.hostOnly.push_back(llvm::toString(std::move(why)));
+    d.out.hostOnly.add(llvm::toString(std::move(why)), d.archs);
     describeFunction(d, f);
   };
   auto versions = d.scheduler().of(f);

@@ -7,7 +7,17 @@
 
 namespace gpt2c {
 
-llvm::Error compileKernels(PlanDraft &d, std::vector<std::vector<char>> &images) {
+/// Those of the targets that a kernel is for.
+static std::vector<std::string> archsOf(const PlanPool &pool, size_t kernel,
+                                        llvm::ArrayRef<TargetGroup> groups) {
+  std::vector<std::string> archs;
+  for (size_t target : pool.targetsOf(kernel))
+    llvm::append_range(archs, groups[target].archs);
+  return archs;
+}
+
+llvm::Error compileKernels(PlanDraft &d, llvm::ArrayRef<TargetGroup> groups,
+                           std::vector<std::vector<char>> &images) {
   if (d.pool.kernels().empty())
     return llvm::Error::success();
   auto nvrtc = Nvrtc::load(d.options.cudaPath);
@@ -24,7 +34,7 @@ llvm::Error compileKernels(PlanDraft &d, std::vector<std::vector<char>> &images)
     auto source = std::make_unique<plan::SourceT>();
     source->name = k.name + ".cu";
     source->text = moduleSource(k);
-    programs.push_back({source->name, source->text});
+    programs.push_back({source->name, source->text, archsOf(d.pool, i, groups)});
     auto kernel = std::make_unique<plan::KernelT>();
     kernel->name = k.name;
     kernel->source = int(i);
@@ -36,18 +46,18 @@ llvm::Error compileKernels(PlanDraft &d, std::vector<std::vector<char>> &images)
                             {d.options.archs, d.options.threads, d.options.progress}, cache);
   if (!built)
     return built.takeError();
-  images = std::move(*built);
-  d.out.kernels = {unsigned(images.size()) - cache.hits(), cache.hits(), cache.damaged(),
+  d.out.kernels = {unsigned(built->size()) - cache.hits(), cache.hits(), cache.damaged(),
                    cache.failedToStore()};
-  for (size_t i = 0; i < images.size(); ++i) {
-    const std::string &arch = d.options.archs[i / programs.size()];
+  for (KernelImage &made : *built) {
     auto image = std::make_unique<plan::ImageT>();
-    image->source = int(i % programs.size());
-    image->arch = arch;
-    image->ptx = llvm::StringRef(arch).starts_with("compute_");
+    image->source = int(made.program);
+    image->arch = made.arch;
+    image->ptx = llvm::StringRef(made.arch).starts_with("compute_");
     d.meta().images.push_back(std::move(image));
-    d.out.contents.images.push_back(std::as_bytes(std::span(images[i])));
+    images.push_back(std::move(made.bytes));
   }
+  for (const std::vector<char> &image : images)
+    d.out.contents.images.push_back(std::as_bytes(std::span(image)));
   return llvm::Error::success();
 }
 

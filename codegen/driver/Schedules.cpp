@@ -3,13 +3,16 @@
 #include "ir/FunctionNames.h"
 #include "templates/Lowerings.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 namespace gpt2c {
 
-VersionScheduler schedulerOf(const Module &module, const CodegenOptions &options) {
+VersionScheduler schedulerOf(const Module &module, const CodegenOptions &options,
+                             const Target &target) {
   return {module,
           {mostSequences(module, options.maxBatch), contextOf(module, options.context),
            options.symbolBounds},
-          {.target = Target::of(options.archs),
+          {.target = target,
            .fuseNorm = options.fuseNorm,
            .tf32 = options.fp32Math == Fp32Math::Tf32x3,
            .choose = options.choose},
@@ -27,8 +30,9 @@ static void printVersions(llvm::StringRef name,
     print(version, os);
 }
 
-void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os) {
-  const VersionScheduler scheduler = schedulerOf(module, options);
+static void printFor(const Module &module, const CodegenOptions &options, const Target &target,
+                     llvm::raw_ostream &os) {
+  const VersionScheduler scheduler = schedulerOf(module, options, target);
   for (auto &f : module.functions) {
     const bool extend = f->name() == functions::extend;
     std::vector<SumOrders::Estimate> costs;
@@ -43,9 +47,17 @@ void printSchedules(const Module &module, const CodegenOptions &options, llvm::r
     printVersions(decode->name(), scheduler.steps(*decode, *extend, 0), os);
   if (decode && !options.batchInvariant)
     printDecodeSteps(*decode,
-                     {decode, options.decode, Target::of(options.archs),
-                      options.fuseNorm && options.dependentLaunch},
-                     options.maxBatch, Target::of(options.archs), allKernels().decode, os);
+                     {decode, options.decode, target, options.fuseNorm && options.dependentLaunch},
+                     options.maxBatch, target, allKernels().decode, os);
+}
+
+void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os) {
+  const std::vector<TargetGroup> groups = targetGroups(options.archs);
+  for (const TargetGroup &group : groups) {
+    if (groups.size() > 1)
+      os << "for " << llvm::join(group.archs, ", ") << "\n";
+    printFor(module, options, group.target, os);
+  }
 }
 
 } // namespace gpt2c

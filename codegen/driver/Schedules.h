@@ -7,9 +7,10 @@
 namespace gpt2c {
 
 /// Of a module whose KV state and sequences are those that `options` allow.
-VersionScheduler schedulerOf(const Module &module, const CodegenOptions &options);
+VersionScheduler schedulerOf(const Module &module, const CodegenOptions &options,
+                             const Target &target);
 
-/// The text of every function's versions, or why it has no kernels.
+/// The text of every function's versions, or why it has no kernels, for each kind of architecture.
 void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os);
 
 } // namespace gpt2c

@@ -39,7 +39,7 @@ public:
 
   std::string name() const override { return device_->name(); }
   std::string kind() const override { return "cuda"; }
-  Functions functions() const override { return plan_->meta().functions; }
+  Functions functions() const override { return executor_->functions(); }
   int decodeChunk() const override { return kGraphSteps; }
   BackendStats stats() const override;
   void timeOnDevice(bool on) override { timesOnDevice_ = on; }

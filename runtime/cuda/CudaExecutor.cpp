@@ -2,7 +2,6 @@
 
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
-#include "runtime/plan/PlanVerify.h"
 
 #include <algorithm>
 #include <cassert>
@@ -88,15 +87,21 @@ Result<Module> CudaExecutor::loadSource(size_t source) const {
 
 Status CudaExecutor::loadCode() {
   const plan::PlanT &meta = plan_->meta();
+  const std::vector<bool> used = sourcesFor(meta, device_->capability());
+  modules_.resize(meta.sources.size());
   for (size_t i = 0; i < meta.sources.size(); ++i) {
+    if (!used[i])
+      continue;
     Result<Module> module = loadSource(i);
     if (!module)
       return module.status();
-    modules_.push_back(module.take());
+    modules_[i] = module.take();
   }
   std::vector<unsigned> sharedBytes(meta.kernels.size());
-  std::vector<bool> wanted(meta.kernels.size(), true);
-  for (const auto &function : meta.functions)
+  std::vector<bool> wanted(meta.kernels.size());
+  for (size_t i = 0; i < meta.kernels.size(); ++i)
+    wanted[i] = used[meta.kernels[i]->source];
+  for (const auto &function : functions_)
     for (const auto &step : function->steps) {
       sharedBytes[step->kernel] = std::max(sharedBytes[step->kernel], step->shared_bytes);
       if (step->mode == plan::LaunchMode::Stage)
@@ -113,7 +118,7 @@ Status CudaExecutor::loadCode() {
       return function.status();
     kernels_.back() = *function;
   }
-  for (const auto &function : meta.functions)
+  for (const auto &function : functions_)
     for (const auto &step : function->steps)
       if (step->mode == plan::LaunchMode::Stage) {
         Result<Stages> stages = checkStages(*step);
@@ -180,7 +185,7 @@ Status CudaExecutor::allocate() {
 /// The memory of the functions that are late, or of all others.
 Status CudaExecutor::allocate(Workspace &workspace, bool late) {
   uint64_t arena = 0, scratch = 0;
-  for (const auto &function : plan_->meta().functions) {
+  for (const auto &function : functions_) {
     if (isLate(*function) != late)
       continue;
     arena = std::max<uint64_t>(arena, function->arena_bytes);

@@ -4,6 +4,7 @@
 #include "runtime/cuda/CudaDevice.h"
 #include "runtime/device/HostTensor.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/PlanVerify.h"
 
 #include <functional>
 #include <map>
@@ -14,13 +15,16 @@ namespace gpt2c::rt::cuda {
 
 class CudaExecutor {
 public:
-  /// Loads the best image of every source, uploads the weights and allocates what the functions
-  /// need. Code::Incompatible with all reasons where the device cannot run the plan's code.
+  /// Loads the best image of every source that its functions need, uploads the weights and
+  /// allocates what the functions need. Code::Incompatible with all reasons where the device cannot
+  /// run the plan's code.
   static Result<std::unique_ptr<CudaExecutor>> create(std::shared_ptr<CudaDevice> device,
                                                       Plan::Ptr plan);
   CudaExecutor(const CudaExecutor &) = delete;
   CudaExecutor &operator=(const CudaExecutor &) = delete;
 
+  /// What the device has of the plan.
+  std::span<const std::unique_ptr<plan::FunctionT>> functions() const { return functions_; }
   /// Allocates what `function` needs, where creation did not: @forward of a plan that generates
   /// runs the exported graph for who asks for it, and needs most memory. Not while launches are
   /// captured.
@@ -67,7 +71,8 @@ private:
   };
 
   CudaExecutor(std::shared_ptr<CudaDevice> device, Plan::Ptr plan)
-      : device_(std::move(device)), plan_(std::move(plan)) {}
+      : device_(std::move(device)), plan_(std::move(plan)),
+        functions_(functionsFor(plan_->meta(), device_->capability())) {}
   Status checkPlan() const;
   Status loadCode();
   Result<Module> loadSource(size_t source) const;
@@ -82,7 +87,8 @@ private:
 
   std::shared_ptr<CudaDevice> device_;
   Plan::Ptr plan_;
-  std::vector<Module> modules_;     ///< one for each of meta.sources
+  std::span<const std::unique_ptr<plan::FunctionT>> functions_;
+  std::vector<Module> modules_;     ///< one for each of meta.sources; none where nothing needs it
   std::vector<CUfunction> kernels_; ///< one for each of meta.kernels
   DeviceMemory weights_;
   Workspace generating_, forward_;

@@ -13,7 +13,7 @@ namespace gpt2c::rt {
 static_assert(std::endian::native == std::endian::little, "plan files are read in place");
 
 inline constexpr unsigned char kPlanMagic[8] = {0x89, 'G', '2', 'C', '\r', '\n', 0x1a, '\n'};
-inline constexpr uint32_t kPlanFormatVersion = 1;
+inline constexpr uint32_t kPlanFormatVersion = 2;
 
 enum class SectionKind : uint32_t { Metadata = 1, Weights, Image, Ir, Tokenizer };
 const char *sectionKindName(SectionKind kind);

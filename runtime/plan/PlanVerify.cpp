@@ -230,6 +230,30 @@ void verifyImages(const plan::PlanT &meta, const PlanSurroundings &around, Issue
       issues.corrupt("source " + inQuotes(meta.sources[i]->name) + ": has no image");
 }
 
+/// Functions with one list of architectures stand together, no two lists share one, and each image
+/// is for one of them.
+void verifyArchs(const plan::PlanT &meta, Issues &issues) {
+  std::set<std::string> listed;
+  for (size_t i = 0; i < meta.functions.size(); ++i) {
+    const plan::FunctionT &function = *meta.functions[i];
+    if (i > 0 && function.archs == meta.functions[i - 1]->archs)
+      continue;
+    if (function.archs.empty() && i > 0)
+      issues.corrupt("@" + function.name + ": a list of architectures is missing");
+    for (const std::string &arch : function.archs)
+      if (!Arch::parse(arch) || !listed.insert(arch).second)
+        issues.corrupt("@" + function.name + ": architecture " + inQuotes(arch) +
+                       " is unknown, or that of other functions, too");
+  }
+  if (listed.empty())
+    return;
+  if (meta.functions.front()->archs.empty())
+    issues.corrupt("some functions have lists of architectures, others have none");
+  for (const auto &image : meta.images)
+    if (!listed.contains(image->arch))
+      issues.corrupt("no function is for " + inQuotes(image->arch) + ", there are images for it");
+}
+
 /// Whether a device may be asked for the sequence of a golden prompt, and each row be compared.
 const char *goldenProblem(const plan::PlanT &meta, const plan::GoldenPromptT &prompt) {
   auto unknown = [&](int32_t id) { return id < 0 || id >= meta.vocab_size; };
@@ -290,6 +314,7 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
     verifyExported(meta, *port, "exported input", issues);
   for (const auto &port : meta.exported_outputs)
     verifyExported(meta, *port, "exported output", issues);
+  verifyArchs(meta, issues);
   for (const auto &function : meta.functions) {
     if (issues.full())
       return;
@@ -315,12 +340,43 @@ std::optional<size_t> bestImage(const plan::PlanT &meta, size_t source, ComputeC
   return best;
 }
 
+std::span<const std::unique_ptr<plan::FunctionT>> functionsFor(const plan::PlanT &meta,
+                                                               ComputeCapability device) {
+  std::string best;
+  int bestRank = 0;
+  for (const auto &image : meta.images) {
+    std::optional<Arch> arch = Arch::parse(image->arch);
+    if (int rank = arch ? imageRank(*arch, device) : 0; rank > bestRank) {
+      best = image->arch;
+      bestRank = rank;
+    }
+  }
+  auto isFor = [&](const std::unique_ptr<plan::FunctionT> &f) {
+    return f->archs.empty() || std::ranges::find(f->archs, best) != f->archs.end();
+  };
+  const auto first = std::ranges::find_if(meta.functions, isFor),
+             last = std::find_if_not(first, meta.functions.end(), isFor);
+  return {first, last};
+}
+
+std::vector<bool> sourcesFor(const plan::PlanT &meta, ComputeCapability device) {
+  std::vector<bool> used(meta.sources.size());
+  for (const auto &function : functionsFor(meta, device))
+    for (const auto &step : function->steps)
+      if (size_t(step->kernel) < meta.kernels.size())
+        if (const size_t source = size_t(meta.kernels[step->kernel]->source); source < used.size())
+          used[source] = true;
+  return used;
+}
+
 void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues) {
   std::string name = std::to_string(device.major) + "." + std::to_string(device.minor);
   // Sources almost always lack the same architectures, so those with the same list share a line.
   std::map<std::string, std::vector<std::string>> missing;
+  const std::vector<bool> used = sourcesFor(meta, device);
+  const bool none = functionsFor(meta, device).empty();
   for (size_t i = 0; i < meta.sources.size(); ++i) {
-    if (bestImage(meta, i, device))
+    if ((!used[i] && !none) || bestImage(meta, i, device))
       continue;
     std::string have;
     for (const std::unique_ptr<plan::ImageT> &image : meta.images)
@@ -337,7 +393,7 @@ void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &iss
     reason.append(in).append("; there is ").append(have.empty() ? "none at all" : have);
     issues.incompatible(std::move(reason));
   }
-  for (const std::unique_ptr<plan::FunctionT> &function : meta.functions)
+  for (const std::unique_ptr<plan::FunctionT> &function : functionsFor(meta, device))
     if (function->steps.empty() && function->name != functions::extend)
       issues.incompatible("@" + function->name + " has no steps");
 }

@@ -6,6 +6,7 @@
 #include "runtime/plan/Arch.h"
 #include "runtime/plan/PlanFormat.h"
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -60,8 +61,16 @@ struct PlanSurroundings {
 void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues &issues);
 /// The part of verifyPlan that concerns one function.
 void verifyFunction(const plan::PlanT &meta, const plan::FunctionT &function, Issues &issues);
-/// Every source needs an image that `device` can load; each one without is an issue that lists what
-/// there is. Every function needs steps, except @extend: without, Backend::pagedState() says so.
+/// The functions that `device` has of a verified plan: those for the architecture, of all images,
+/// that suits it best. None: it can load no image.
+std::span<const std::unique_ptr<plan::FunctionT>> functionsFor(const plan::PlanT &meta,
+                                                               ComputeCapability device);
+/// Which sources have a kernel that such a function launches.
+std::vector<bool> sourcesFor(const plan::PlanT &meta, ComputeCapability device);
+
+/// Every source of those functions needs an image that `device` can load; each one without is an
+/// issue that lists what there is. Every function of them needs steps, except @extend: without,
+/// Backend::pagedState() says so.
 void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues);
 
 /// Index of the best image of `source` for `device`.

@@ -29,7 +29,7 @@ TimeRatio ratioOf(llvm::ArrayRef<double> ratios) {
 
 /// Milliseconds of all steps.
 llvm::Expected<double> timeCall(rt::Session &session, const LargestCall &call) {
-  const plan::StepT *last = session.plan().meta().functions[call.function]->steps.back().get();
+  const plan::StepT *last = session.backend().functions()[call.function]->steps.back().get();
   auto profile = session.backend().profile(call.name, call.prompts, call.past, repetitions,
                                            [&](const plan::StepT &step) { return &step == last; });
   if (!profile)
@@ -47,10 +47,12 @@ std::string LargestCall::describe() const {
       .str();
 }
 
-std::vector<LargestCall> largestCalls(const plan::PlanT &plan) {
+std::vector<LargestCall> largestCalls(rt::Session &session) {
+  const plan::PlanT &plan = session.plan().meta();
+  const auto functions = session.backend().functions();
   std::vector<LargestCall> calls;
-  for (size_t i = 0; plan.kv && i < plan.functions.size(); ++i) {
-    const plan::FunctionT &function = *plan.functions[i];
+  for (size_t i = 0; plan.kv && i < functions.size(); ++i) {
+    const plan::FunctionT &function = *functions[i];
     const bool decode = function.name == rt::functions::decode;
     if (!decode && function.name != rt::functions::prefill)
       continue;

@@ -16,7 +16,7 @@ inline double mean(llvm::ArrayRef<double> v) {
 
 /// The largest call of a function.
 struct LargestCall {
-  size_t function; ///< of the plan
+  size_t function; ///< of those that the device has of the plan
   std::string name;
   std::vector<rt::Tokens> prompts;
   std::vector<int32_t> past;
@@ -24,8 +24,8 @@ struct LargestCall {
   std::string describe() const; ///< "prefill batch 1 tokens 128"
 };
 
-/// Those of all functions over the KV state, in the order of the plan.
-std::vector<LargestCall> largestCalls(const plan::PlanT &plan);
+/// Those of all functions over the KV state that the device has, in the order of the plan.
+std::vector<LargestCall> largestCalls(rt::Session &session);
 
 /// Milliseconds of calls in two plans that differ in their choices alone, and the second as a part
 /// of the first.

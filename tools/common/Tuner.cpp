@@ -84,10 +84,10 @@ private:
     if (!plan)
       return plan.takeError();
     std::set<std::string> timed;
-    calls_ = largestCalls((*plan)->plan().meta());
+    calls_ = largestCalls(**plan);
     for (const LargestCall &call : calls_) {
       std::set<std::string> keys;
-      for (const auto &step : (*plan)->plan().meta().functions[call.function]->steps)
+      for (const auto &step : (*plan)->backend().functions()[call.function]->steps)
         if (trials_.contains(step->choice_key) && !table_.find(step->choice_key))
           keys.insert(step->choice_key);
       timed.insert(keys.begin(), keys.end());
@@ -210,7 +210,7 @@ private:
   std::vector<SharesByKey> sharesOf(rt::Session &session, llvm::ArrayRef<double> milliseconds) {
     std::vector<SharesByKey> out(calls_.size());
     for (size_t i = 0; i < calls_.size(); ++i)
-      for (const auto &step : session.plan().meta().functions[calls_[i].function]->steps)
+      for (const auto &step : session.backend().functions()[calls_[i].function]->steps)
         if (keys_[i].contains(step->choice_key) && times_[step->choice_key].contains(step->choice))
           out[i][step->choice_key] +=
               std::max(0.0, timeOf(step->choice_key, step->choice)) / milliseconds[i];

@@ -104,7 +104,8 @@ static llvm::Expected<bool> compile(const Module &module, const Variant &variant
   if (!plan)
     return plan.takeError();
   if (!arch.empty() && !(*plan)->hostOnly.empty())
-    return makeError(ExitCode::Unsupported, variant.what + ": " + (*plan)->hostOnly.front());
+    return makeError(ExitCode::Unsupported,
+                     variant.what + ": " + (*plan)->hostOnly.text(options.archs));
   if (rt::Status s = rt::writePlan(path.str(), (*plan)->contents); !s.ok())
     return toError(s);
   return llvm::any_of((*plan)->contents.meta.functions,
@@ -126,8 +127,8 @@ static AblatedStep countOps(const Function *f, int tokens, int past) {
 
 /// Launches and bytes of the first function of this name that takes one sequence of `tokens` tokens
 /// behind `past` others.
-static AblatedStep count(const rt::Session &session, llvm::StringRef name, int tokens, int past) {
-  for (const auto &f : session.plan().meta().functions) {
+static AblatedStep count(rt::Session &session, llvm::StringRef name, int tokens, int past) {
+  for (const auto &f : session.backend().functions()) {
     if (f->name != name || f->steps.empty())
       continue;
     std::vector<int64_t> symbols;

@@ -8,6 +8,7 @@
 #include "tools/common/RuntimeError.h"
 #include "tools/gpt2c-dump/Diff.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace gpt2c;
@@ -95,7 +96,9 @@ static llvm::Expected<std::vector<FunctionView>> selectFunctions(const rt::Plan 
       return makeError(ExitCode::Usage, "the plan has no function '" + name + "'");
   std::vector<FunctionView> views;
   llvm::StringSet<> symbolNames;
-  llvm::StringMap<bool> found; // by name of function: whether one admits the values
+  // By name of function and its architectures: whether one admits the values.
+  llvm::StringMap<bool> found;
+  auto keyOf = [](const plan::FunctionT &f) { return f.name + "\n" + llvm::join(f.archs, " "); };
   for (const auto &function : plan.meta().functions) {
     if (!functionNames.empty() && !llvm::is_contained(functionNames, function->name))
       continue;
@@ -105,7 +108,7 @@ static llvm::Expected<std::vector<FunctionView>> selectFunctions(const rt::Plan 
     }
     for (const auto &symbol : function->symbols)
       symbolNames.insert(symbol->name);
-    bool &done = found[function->name];
+    bool &done = found[keyOf(*function)];
     if (done)
       continue;
     auto values = valuesFor(*function, *given);
@@ -121,7 +124,7 @@ static llvm::Expected<std::vector<FunctionView>> selectFunctions(const rt::Plan 
       return makeError(ExitCode::Usage,
                        "--symbols: no function has a symbol '" + entry.getKey() + "'");
   for (const auto &function : plan.meta().functions)
-    if (auto it = found.find(function->name); it != found.end() && !it->second)
+    if (auto it = found.find(keyOf(*function)); it != found.end() && !it->second)
       return makeError(ExitCode::Usage,
                        "--symbols: the values lie outside the bounds of function '" +
                            function->name + "': " + boundsText(*function));

@@ -68,14 +68,22 @@ uint64_t peakLiveBytes(const plan::FunctionT &function) {
 }
 
 DeviceBytes deviceBytes(const rt::Plan &plan) {
-  uint64_t arena[2] = {}, scratch[2] = {};
+  // A device has the functions of one list of architectures.
+  std::map<std::vector<std::string>, std::array<uint64_t, 2>> arena, scratch;
   for (const auto &function : plan.meta().functions) {
     bool late = plan.meta().kv && function->name == rt::functions::forward;
-    arena[late] = std::max(arena[late], function->arena_bytes);
-    scratch[late] += function->scratch_bytes;
+    uint64_t &most = arena[function->archs][late];
+    most = std::max(most, function->arena_bytes);
+    scratch[function->archs][late] += function->scratch_bytes;
   }
   uint64_t state = plan.meta().kv ? plan.meta().kv->bytes : 0;
-  return {plan.weights().size() + state + arena[0] + scratch[0], arena[1] + scratch[1]};
+  DeviceBytes bytes = {plan.weights().size() + state, 0};
+  for (const auto &[archs, of] : arena) {
+    const auto &others = scratch[archs];
+    bytes.loaded = std::max(bytes.loaded, plan.weights().size() + state + of[0] + others[0]);
+    bytes.forward = std::max(bytes.forward, of[1] + others[1]);
+  }
+  return bytes;
 }
 
 std::string describe(const DeviceBytes &bytes) {
@@ -96,7 +104,10 @@ std::string boundsText(const plan::FunctionT &function) {
   for (const auto &symbol : function.symbols)
     out += (out.empty() ? "" : ", ") + printable(symbol->name) + " " + std::to_string(symbol->min) +
            ".." + std::to_string(symbol->max);
-  return out.empty() ? "no symbols" : out;
+  if (out.empty())
+    out = "no symbols";
+  return function.archs.empty() ? out
+                                : out + "; for " + printable(llvm::join(function.archs, ", "));
 }
 
 static std::string joined(const std::vector<std::string> &items, const char *separator = ", ") {

@@ -23,13 +23,6 @@ std::string describeKernels(const KernelBuildStats &stats, const CodegenOptions 
 
 void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
                 std::vector<Remark> &remarks) {
-  if (archs.size() > 1 && llvm::is_contained(archs, "sm_90a")) {
-    Remark &r = remarks.emplace_back();
-    r.pass = "codegen";
-    r.message = "every kernel runs on all of " + llvm::join(archs, ", ") +
-                "; a plan for sm_90a alone has faster ones";
-    r.of("kernels");
-  }
   auto missed = [&](llvm::StringRef pattern, const llvm::Twine &message) -> Remark & {
     Remark &r = remarks.emplace_back();
     r.severity = Remark::Missed;
@@ -45,23 +38,24 @@ void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
         "functions have no kernels";
     r.of("batch invariance");
   }
-  for (const std::string &reason : plan.hostOnly)
+  for (const std::string &reason : plan.hostOnly.texts(archs))
     missed("kernels", reason + "; it runs on the CPU device only");
   if (!plan.noRows.empty())
     missed("extend",
            "@extend has no kernels, rows of several sequences run on the CPU device only: " +
-               plan.noRows);
+               plan.noRows.text(archs));
   if (!plan.otherSteps.empty()) {
     Remark &r = remarks.emplace_back();
     r.pass = "codegen";
-    r.message = "in the engine single tokens do not run as decode does: " + plan.otherSteps;
+    r.message =
+        "in the engine single tokens do not run as decode does: " + plan.otherSteps.text(archs);
     r.of("steps");
   }
   if (plan.graphDecode.empty())
     return;
   const auto &functions = plan.contents.meta.functions;
   auto decode = llvm::find_if(functions, [](auto &f) { return f->name == rt::functions::decode; });
-  missed("persistent decode", plan.graphDecode + "; decode runs as a graph").launches =
+  missed("persistent decode", plan.graphDecode.text(archs) + "; decode runs as a graph").launches =
       decode == functions.end() ? 0 : int64_t((*decode)->steps.size()) - 1;
 }
 

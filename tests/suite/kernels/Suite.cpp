@@ -122,7 +122,7 @@ bool Suite::compile(const Nvrtc &nvrtc, const std::string &arch, const Options &
     return false;
   }
   for (auto [i, group] : llvm::enumerate(groups))
-    images[group.first] = std::move((*built)[i]);
+    images[group.first] = std::move((*built)[i].bytes);
   llvm::outs() << cases_.size() << " cases, " << images.size() << " groups of kernels for " << arch
                << ", " << cache.hits() << " of them from the cache\n";
   return true;

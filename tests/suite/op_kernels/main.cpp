@@ -60,7 +60,7 @@ void compile(Batch &batch, const CodegenOptions &common) {
     return;
   }
   batch.plan = std::move(*plan);
-  batch.error = llvm::join(batch.plan->hostOnly, "; ");
+  batch.error = batch.plan->hostOnly.text(options.archs);
 }
 
 rt::HostTensor toHost(const Tensor &t) {

@@ -272,6 +272,28 @@ TEST_F(PlanFile, FunctionsWithoutStepsAreIncompatibleExceptExtend) {
   }
 }
 
+/// sm_90a beside compute_80: each device has the functions of the architecture that suits it best.
+TEST_F(PlanFile, ADeviceHasTheFunctionsOfItsArchitecture) {
+  Sample made;
+  auto &functions = made.meta().functions;
+  const size_t each = functions.size();
+  for (size_t i = 0; i < each; ++i)
+    functions.push_back(std::make_unique<plan::FunctionT>());
+  auto namesFor = [&](ComputeCapability device) {
+    std::vector<std::string> archs;
+    for (const auto &f : functionsFor(made.meta(), device))
+      archs.insert(archs.end(), f->archs.begin(), f->archs.end());
+    return archs;
+  };
+  EXPECT_EQ(functionsFor(made.meta(), {9, 0}).size(), 2 * each) << "no lists: all of them";
+  for (size_t i = 0; i < 2 * each; ++i)
+    functions[i]->archs = {i < each ? "sm_90a" : "compute_80"};
+  EXPECT_EQ(namesFor({9, 0}), std::vector<std::string>(each, "sm_90a"));
+  EXPECT_EQ(namesFor({8, 6}), std::vector<std::string>(each, "compute_80"));
+  EXPECT_EQ(namesFor({12, 0}), std::vector<std::string>(each, "compute_80"));
+  EXPECT_EQ(namesFor({7, 5}), std::vector<std::string>());
+}
+
 TEST_F(PlanFile, InvalidTablesAreRefused) {
   const std::vector<std::byte> good = readFile(writeSample());
   FileHeader header;

@@ -71,6 +71,17 @@ TEST(PlanVerify, RefusesEachDefect) {
          f.limits.push_back(std::make_unique<plan::SumLimitT>());
        }),
        "limit 0: no sum"},
+      {"arch unknown", inFunction([](plan::FunctionT &f) { f.archs = {"gfx90a"}; }),
+       "architecture 'gfx90a' is unknown"},
+      {"arch twice", inFunction([](plan::FunctionT &f) { f.archs = {"sm_90a", "sm_90a"}; }),
+       "or that of other functions, too"},
+      {"arch missing", noMeta([](Meta &m) {
+         m.functions.push_back(std::make_unique<plan::FunctionT>(*m.functions[0]));
+         m.functions[0]->archs = {"sm_90a"};
+       }),
+       "a list of architectures is missing"},
+      {"image of no function", inFunction([](plan::FunctionT &f) { f.archs = {"sm_75"}; }),
+       "no function is for"},
       {"vocab", noMeta([](Meta &m) { m.vocab_size = -1; }), "negative vocabulary"},
       {"eos", noMeta([](Meta &m) { m.eos_token = 11; }), "end-of-text token 11"},
       {"weight dtype", noMeta([](Meta &m) { m.weights[0]->dtype = plan::DType(99); }),
