@@ -17,8 +17,14 @@ namespace attention_pages {
 /// Bytes of rows of shared memory, as templates/attention/pages/paged_warp.cuh counts them.
 struct PagedRows {
   explicit PagedRows(const PagedConfig &c)
-      : wide(c.x == Scalar::F32), rowBytes(c.headDim * int(scalarBytes(c.x)) + 16),
-        longTile(wide ? 32 : 64), shared(c.warps * c.groups) {}
+      : wide(c.x == Scalar::F32), padded(int(llvm::alignTo(c.headDim, wide ? 8 : 16))),
+        rowBytes(padded * int(scalarBytes(c.x)) + 16), queries(16 * c.warps), buffers(4 * c.groups),
+        shared(c.warps * c.groups) {}
+
+  int longBytes(int tile) const { return (queries + buffers * tile) * rowBytes; }
+  bool fitsLong(int tile) const { return longBytes(tile) <= int(leastShared); }
+  int longTile() const { return !wide && fitsLong(64) ? 64 : fitsLong(32) ? 32 : 16; }
+  bool queriesStay() const { return wide || padded > 128; }
 
   int shortBytes(int tile, int buffers) const {
     return (16 + shared * 2 * buffers * tile) * rowBytes;
@@ -26,14 +32,14 @@ struct PagedRows {
   bool fits(int tile, int buffers) const { return shortBytes(tile, buffers) <= int(leastShared); }
 
   bool wide;
-  int rowBytes, longTile, shared;
+  int padded, rowBytes, queries, buffers, shared;
 };
 
 /// AttentionPages<C>::sharedBytes.
 int tilesBytes(const PagedConfig &c) {
   const PagedRows rows(c);
   const int tile = !rows.wide && rows.fits(32, 2) ? 32 : 16;
-  return std::max((16 * c.warps + c.groups * 4 * rows.longTile) * rows.rowBytes,
+  return std::max(rows.longBytes(rows.longTile()),
                   rows.shortBytes(tile, rows.fits(tile, 2) ? 2 : 1));
 }
 unsigned sharedBytesOf(const AttentionPagesConfig &c) { return tilesBytes(c); }
@@ -44,9 +50,10 @@ unsigned sharedBytesOf(const AttentionPagesWgmmaConfig &c) {
 /// AttentionPagesOrdered<C>::sharedBytes.
 unsigned sharedBytesOf(const AttentionPagesOrderedConfig &c) {
   const PagedRows rows(c);
-  const int tile = rows.fits(rows.longTile, 1) ? rows.longTile : rows.longTile / 2;
-  const int places = rows.wide ? 8 * (c.headDim + 5) * 4 : 0;
-  return std::max((16 * c.warps + 4 * tile) * rows.rowBytes, rows.shortBytes(tile, 1) + places);
+  const int whole = rows.longTile();
+  const int tile = rows.fits(whole, 1) || whole == 16 ? whole : whole / 2;
+  const int places = rows.queriesStay() ? 8 * (c.headDim + 5) * 4 : 0;
+  return std::max(rows.longBytes(tile), rows.shortBytes(tile, 1) + places);
 }
 
 struct PagedTemplate {
@@ -146,12 +153,20 @@ int splitsOf(const PagedProblem &p) {
   return int(std::clamp<int64_t>(p.target.multiprocessors / blocks, 1, mostSplits));
 }
 
-std::string refusal(const PagedProblem &p) {
-  const int unit = p.config.x == Scalar::F32 ? 8 : 16;
-  return p.config.headDim % unit != 0 || p.config.headDim > 128
-             ? "heads that are no multiple of " + std::to_string(unit) + ", or more than 128"
-         : p.config.pageTokens % 64 != 0 ? "pages that have no multiple of 64 tokens"
-                                         : "";
+template <typename Config> std::string refusal(const PagedProblem &p) {
+  const PagedConfig &c = p.config;
+  if (c.headDim % 8 != 0 || c.headDim > 256)
+    return "heads that are no multiple of 8, or more than 256";
+  if (c.pageTokens % 64 != 0)
+    return "pages that have no multiple of 64 tokens";
+  const unsigned needed = sharedBytesOf(Config{c});
+  return needed > p.target.sharedBytes
+             ? llvm::formatv(
+                   "heads of {0} in fp32 need {1} KiB of shared memory a block, not every "
+                   "GPU of the plan has them; fp16, bf16 and --gpu-arch=sm_90a fit",
+                   c.headDim, (needed + 1023) / 1024)
+                   .str()
+             : "";
 }
 
 template <typename Config> llvm::Error emit(PagedLaunch &l, const Config &c) {
@@ -175,10 +190,10 @@ std::vector<AttentionPagesConfig> tilesConfigs(const PagedProblem &p) {
 const PagedKernel &tilesKernel() {
   static const PagedKernelOf<AttentionPagesConfig> kernel({
       .name = "attention_pages",
-      .summary = "rows of any sequences by mma, heads of a multiple of 16 up to 128, in fp32 of 8; "
-                 "blocks share the keys of short pieces",
+      .summary = "rows of any sequences by mma, heads of a multiple of 8 up to 256; blocks share "
+                 "the keys of short pieces",
       .can = {Tf32, F16, BF16, SharedKeys, Window},
-      .refusal = refusal,
+      .refusal = refusal<AttentionPagesConfig>,
       .configs = tilesConfigs,
       .emit = emit<AttentionPagesConfig>,
   });
@@ -222,7 +237,7 @@ const PagedKernel &orderedKernel() {
       .name = "attention_pages_ordered",
       .summary = "rows of any sequences, keys summed up in the order of their positions",
       .can = {Tf32, F16, BF16, SharedKeys, Window, OneOrder},
-      .refusal = refusal,
+      .refusal = refusal<AttentionPagesOrderedConfig>,
       .configs =
           [](const PagedProblem &p) { return std::vector{AttentionPagesOrderedConfig{p.config}}; },
       .emit = emit<AttentionPagesOrderedConfig>,

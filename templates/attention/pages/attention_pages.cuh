@@ -19,8 +19,8 @@
 // Pieces of a table are one behind the other, in `pieces`, in rows and in positions. No page that a
 // piece writes is in another table of the call.
 //
-// Config: X (__half, __nv_bfloat16 or float), HeadDim (a multiple of 16, with float of 8; at most
-// 128), Heads, KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2), Window (a
+// Config: X (__half, __nv_bfloat16 or float), HeadDim (a multiple of 8, at most 256), Heads,
+// KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2), Window (a
 // query sees its own key and those of the Window - 1 tokens before it; 0: of all). Kernel: qkv
 // X[rows,Heads+2*KvHeads,HeadDim], kv X[pages,layers,2,KvHeads,PageTokens,HeadDim], out
 // X[rows,Heads,HeadDim], pieces i32[pieces,4], tables i32[sequences,tableStride], partial
@@ -155,11 +155,12 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
 
   /// Queries of the piece to rows of shared memory, zeros behind the last.
   template <int Rows> __device__ __forceinline__ void copyQueries() const {
-    constexpr int chunks = D / L::chunk;
+    constexpr int chunks = L::padded / L::chunk;
     for (int id = threadIdx.x; id < Rows * chunks; id += L::threads) {
       const int r = id / chunks, c = id % chunks * L::chunk;
-      const bool valid = r < piece.count;
-      const X *from = p.qkv + (i64)(piece.row + (valid ? r : 0)) * qkvRow + p.h * D + c;
+      const bool valid = r < piece.count && isColumn<C>(c);
+      const X *from =
+          p.qkv + (i64)(piece.row + (valid ? r : 0)) * qkvRow + p.h * D + (valid ? c : 0);
       copyAsync16(p.shared + r * L::rowStride + c, from, valid);
     }
   }

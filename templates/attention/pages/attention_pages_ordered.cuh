@@ -7,7 +7,7 @@
 // - A shorter one: all warps have its tokens, and take chunks in turn; the first one adds them up.
 // - One token: the same, but a warp goes on while others are behind, and asks for the next keys and
 //   values where it has read those before. What chunks leave of the one row is added up by all
-//   threads, a column each, behind `places` chunks.
+//   threads, one column each or two, behind `places` chunks.
 //
 // Config and parameters: those of attention_pages, with one group and no splits; `partial` and
 // `counters` are not used. Dynamic shared: AttentionPagesOrdered<C>::sharedBytes.
@@ -22,14 +22,14 @@ template <typename C> struct AttentionPagesOrdered {
   static constexpr int threads = L::threads;
   static constexpr int rowBytes = L::rowStride * sizeof(typename C::X);
   static constexpr int shortBytes(int tile) { return (16 + 2 * C::Warps * tile) * rowBytes; }
-  // What every GPU has room for.
-  static constexpr int keys = shortBytes(L::longTile) <= 99 * 1024 ? L::longTile : L::longTile / 2;
+  static constexpr int keys =
+      shortBytes(L::longTile) <= L::room || L::longTile == 16 ? L::longTile : L::longTile / 2;
   static constexpr int chunkTiles = 128 / keys;
   // Of a chunk's row: outputs, what each lane of a quad has of the sum, and the maximum.
   static constexpr int places = 8, placeFloats = C::HeadDim + 5;
   static constexpr int placesBytes = places * placeFloats * 4;
-  // Queries in two bytes are in registers then, and leave room.
-  static constexpr bool apart = L::wide;
+  // Queries that are in registers then leave room.
+  static constexpr bool apart = L::queriesStay;
   static constexpr int sharedBytes =
       maxInt((L::queries + 4 * keys) * rowBytes, shortBytes(keys) + (apart ? placesBytes : 0));
   static_assert(apart || placesBytes <= 16 * rowBytes);
@@ -161,14 +161,15 @@ template <typename C> struct AttentionPagesOrderedTile : AttentionPagesTile<C, t
     to[Base::D + lane] = own.sum[0];
     to[Base::D + 4] = own.top[0];
   }
-  /// Column `column` of the chunks so far, and the part of the sum that its lane has.
+  static constexpr int columns = (Base::D + L::threads - 1) / L::threads; // of a thread
+  /// A column of the chunks so far, and the part of the sum that its lane has.
   struct Column {
     float value = 0.0f, sum = 0.0f, top = negativeInfinity();
   };
 
   __device__ __forceinline__ void attendOne() {
     constexpr int places = AttentionPagesOrdered<C>::places, turns = places / C::Warps;
-    static_assert(places % C::Warps == 0 && L::threads >= Base::D);
+    static_assert(places % C::Warps == 0);
     X *sk = p.shared + (16 + warp * 2 * Keys) * L::rowStride, *sv = sk + tileSize;
     auto load = [&](X *to, int part, int t) {
       if (t < tiles)
@@ -185,8 +186,7 @@ template <typename C> struct AttentionPagesOrderedTile : AttentionPagesTile<C, t
     __syncthreads();
     own.products.loadQueries(p.shared, lane);
     __syncthreads(); // their place is taken
-    const int column = minInt((int)threadIdx.x, Base::D - 1), part = column % 8 / 2;
-    Column all;
+    Column all[columns];
 #pragma unroll 1
     for (int first = begun; first * chunkTiles < tiles; first += places) {
 #pragma unroll 1
@@ -222,22 +222,28 @@ template <typename C> struct AttentionPagesOrderedTile : AttentionPagesTile<C, t
 #pragma unroll 1
       for (int chunk = first; chunk < last; chunk++) {
         const float *of = placeOf(chunk);
-        const PagedShares shares = PagedShares::of(all.top, of[Base::D + 4], own.factor);
-        all.sum = shares.add(all.sum, of[Base::D + part]);
-        all.value = shares.add(all.value, of[column]);
+#pragma unroll
+        for (int i = 0; i < columns; i++) {
+          const int at = minInt(threadIdx.x + i * L::threads, Base::D - 1);
+          const PagedShares shares = PagedShares::of(all[i].top, of[Base::D + 4], own.factor);
+          all[i].sum = shares.add(all[i].sum, of[Base::D + at % 8 / 2]);
+          all[i].value = shares.add(all[i].value, of[at]);
+        }
       }
       __syncthreads();
     }
-    storeColumn(all);
+#pragma unroll
+    for (int i = 0; i < columns; i++)
+      storeColumn(all[i], threadIdx.x + i * L::threads);
   }
   /// As `store` does it: lanes of a quad have two columns each of eight.
-  __device__ __forceinline__ void storeColumn(const Column &all) const {
+  __device__ __forceinline__ void storeColumn(const Column &all, int column) const {
     float total = all.sum;
     total += __shfl_xor_sync(fullWarp, total, 4);
     total += __shfl_xor_sync(fullWarp, total, 2);
     const float inverse = total != 0.0f ? 1.0f / total : 0.0f;
-    if ((int)threadIdx.x < Base::D)
-      Base::outRow(0)[threadIdx.x] = fromFloat<X>(all.value * inverse);
+    if (column < Base::D)
+      Base::outRow(0)[column] = fromFloat<X>(all.value * inverse);
   }
 
   __device__ __forceinline__ void store(int rows) {

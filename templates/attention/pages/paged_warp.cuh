@@ -15,24 +15,31 @@ template <typename C> struct AttentionPages {
   static constexpr int warps = C::Warps * C::Groups, threads = 32 * warps;
   static constexpr int queries = 16 * C::Warps;
   static constexpr int mostSplits = 8;
-  static constexpr int chunk = 16 / sizeof(X);         // elements that are copied at once
-  static constexpr int rowStride = C::HeadDim + chunk; // no bank conflicts
-  static constexpr int longTile = wide ? 32 : 64;
-  static constexpr int longElements = (queries + C::Groups * 4 * longTile) * rowStride;
+  static constexpr int chunk = 16 / sizeof(X); // elements that are copied at once
+  /// What products take of a row: those behind HeadDim are zeros.
+  static constexpr int padded = (C::HeadDim + 2 * chunk - 1) / (2 * chunk) * (2 * chunk);
+  static constexpr int rowStride = padded + chunk; // no bank conflicts
+  /// Queries that are read where they lie for each tile: outputs leave no registers for them.
+  static constexpr bool queriesStay = wide || padded > 128;
+  // What every GPU has room for.
+  static constexpr int room = 99 * 1024;
+  static constexpr int longElements(int tile) {
+    return (queries + C::Groups * 4 * tile) * rowStride;
+  }
+  static constexpr bool fitsLong(int tile) { return longElements(tile) * (int)sizeof(X) <= room; }
+  static constexpr int longTile = !wide && fitsLong(64) ? 64 : fitsLong(32) ? 32 : 16;
   /// With tiles of that many keys and that many buffers for each warp.
   static constexpr int shortElements(int tile, int buffers) {
     return (16 + warps * 2 * buffers * tile) * rowStride;
   }
-  // What every GPU has room for.
   static constexpr bool fits(int tile, int buffers) {
-    return shortElements(tile, buffers) * (int)sizeof(X) <= 99 * 1024;
+    return shortElements(tile, buffers) * (int)sizeof(X) <= room;
   }
   static constexpr int shortTile = !wide && fits(32, 2) ? 32 : 16;
   static constexpr int shortBuffers = fits(shortTile, 2) ? 2 : 1;
   static constexpr int sharedBytes =
-      maxInt(longElements, shortElements(shortTile, shortBuffers)) * sizeof(X);
-  static_assert(C::HeadDim % (2 * chunk) == 0 && C::HeadDim <= 128 &&
-                C::PageTokens % longTile == 0);
+      maxInt(longElements(longTile), shortElements(shortTile, shortBuffers)) * sizeof(X);
+  static_assert(C::HeadDim % 8 == 0 && C::HeadDim <= 256 && C::PageTokens % longTile == 0);
   // What warps and groups add up takes the place of the tiles.
   static_assert(warps * 16 * (C::HeadDim + 2) * 4 <= sharedBytes);
   static_assert((C::HeadDim / 2 + 4) * 32 * C::Warps * 4 <= sharedBytes);
@@ -65,6 +72,11 @@ template <typename C> struct PagedHead {
 
 namespace tile {
 
+/// Whether element c of a row in shared memory is one of the head's.
+template <typename C> __device__ __forceinline__ constexpr bool isColumn(int c) {
+  return AttentionPages<C>::padded == C::HeadDim || c < C::HeadDim;
+}
+
 /// Keys and values from j0 on to shared memory by `Threads` threads, zeros from `limit` on. The
 /// tile lies in one page. Before position `past` it needs nothing that the kernel before wrote.
 template <typename C, int Keys, int Threads>
@@ -72,12 +84,12 @@ __device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v
                                               const PagedHead<C> &head, int j0, int limit,
                                               int thread) {
   using L = AttentionPages<C>;
-  constexpr int chunks = C::HeadDim / L::chunk;
+  constexpr int chunks = L::padded / L::chunk;
   const typename C::X *fromK = head.row(0, j0), *fromV = head.row(1, j0);
 #pragma unroll 4
   for (int id = thread; id < Keys * chunks; id += Threads) {
     const int r = id / chunks, c = id % chunks * L::chunk;
-    const bool valid = j0 + r < limit;
+    const bool valid = j0 + r < limit && isColumn<C>(c);
     const int at = valid ? r * C::HeadDim + c : 0;
     const bool fresh = valid && j0 + r >= head.past;
     const typename C::X *fromRow = head.fresh(0, j0 + r) + c;
@@ -91,12 +103,12 @@ template <typename C, int Keys, int Threads>
 __device__ __forceinline__ void loadPagedPart(typename C::X *to, int part, const PagedHead<C> &head,
                                               int j0, int limit, int thread) {
   using L = AttentionPages<C>;
-  constexpr int chunks = C::HeadDim / L::chunk;
+  constexpr int chunks = L::padded / L::chunk;
   const typename C::X *from = head.row(part, j0);
 #pragma unroll 4
   for (int id = thread; id < Keys * chunks; id += Threads) {
     const int r = id / chunks, c = id % chunks * L::chunk;
-    const bool valid = j0 + r < limit, fresh = valid && j0 + r >= head.past;
+    const bool valid = j0 + r < limit && isColumn<C>(c), fresh = valid && j0 + r >= head.past;
     copyAsync16(to + r * L::rowStride + c,
                 fresh ? head.fresh(part, j0 + r) + c : from + (valid ? r * C::HeadDim + c : 0),
                 valid);
@@ -105,13 +117,18 @@ __device__ __forceinline__ void loadPagedPart(typename C::X *to, int part, const
 
 /// The products of a warp: s = Q K^T, and o = keep o + s V.
 template <typename C, typename X> struct PagedProducts { // of two-byte floats
-  static constexpr int depth = C::HeadDim / 16, stride = AttentionPages<C>::rowStride;
-  unsigned q[depth][4];
+  static constexpr int depth = AttentionPages<C>::padded / 16,
+                       stride = AttentionPages<C>::rowStride;
+  static constexpr bool stay = AttentionPages<C>::queriesStay;
+  const X *at; // in shared memory, where the lane reads
+  unsigned q[stay ? 1 : depth][4];
 
   __device__ __forceinline__ void loadQueries(const X *shared, int lane) {
+    at = shared + lane % 16 * stride + lane / 16 * 8;
+    if constexpr (!stay)
 #pragma unroll
-    for (int i = 0; i < depth; i++)
-      loadMatrix4(q[i], shared + lane % 16 * stride + lane / 16 * 8 + i * 16);
+      for (int i = 0; i < depth; i++)
+        loadMatrix4(q[i], at + i * 16);
   }
   template <int Tiles>
   __device__ __forceinline__ void multiplyKeys(float (&s)[Tiles][4], const X *k, int lane) const {
@@ -123,13 +140,25 @@ template <typename C, typename X> struct PagedProducts { // of two-byte floats
         s[j][e] = 0.0f;
 #pragma unroll
     for (int i = 0; i < depth; i++)
-#pragma unroll
-      for (int j = 0; j < Tiles / 2; j++) {
-        unsigned b[4];
-        loadMatrix4(b, kLane + j * 16 * stride + i * 16);
-        Mma<X>::multiply(s[2 * j], q[i], b[0], b[1]);
-        Mma<X>::multiply(s[2 * j + 1], q[i], b[2], b[3]);
+      if constexpr (stay) {
+        unsigned a[4];
+        loadMatrix4(a, at + i * 16);
+        multiplyPart(s, a, kLane + i * 16);
+      } else {
+        multiplyPart(s, q[i], kLane + i * 16);
       }
+  }
+  /// 16 elements of each row.
+  template <int Tiles>
+  __device__ __forceinline__ void multiplyPart(float (&s)[Tiles][4], const unsigned (&a)[4],
+                                               const X *kLane) const {
+#pragma unroll
+    for (int j = 0; j < Tiles / 2; j++) {
+      unsigned b[4];
+      loadMatrix4(b, kLane + j * 16 * stride);
+      Mma<X>::multiply(s[2 * j], a, b[0], b[1]);
+      Mma<X>::multiply(s[2 * j + 1], a, b[2], b[3]);
+    }
   }
   template <int Tiles>
   __device__ __forceinline__ void addValues(float (&o)[2 * depth][4], const float (&s)[Tiles][4],
@@ -215,7 +244,7 @@ struct PagedShares {
 /// to `top`, the scores' maximum.
 template <typename C> struct PagedState {
   static constexpr int floats = C::HeadDim / 2 + 4; // of a lane
-  float o[C::HeadDim / 8][4] = {};
+  float o[AttentionPages<C>::padded / 8][4] = {};   // behind HeadDim is nothing
   float top[2] = {negativeInfinity(), negativeInfinity()}, sum[2] = {};
 
   __device__ __forceinline__ float get(int i) const {
