@@ -46,13 +46,26 @@ template <typename T> using Pairs = std::map<std::string, std::pair<T, T>>;
 } // namespace
 
 static bool diffFacts(const DiffSide &a, const DiffSide &b, llvm::raw_ostream &os) {
+  std::vector<std::pair<std::string, std::pair<std::string, std::string>>> facts;
+  auto take = [&](const rt::Plan &plan, auto side) {
+    std::vector<std::pair<const char *, std::string>> own = planFacts(plan);
+    own.emplace_back("file", formatBytes(plan.fileBytes()));
+    std::map<std::string, size_t> seen; // a plan may have several templates
+    for (auto &[title, value] : own) {
+      size_t skip = seen[title]++;
+      auto same =
+          llvm::find_if(facts, [&](const auto &f) { return f.first == title && skip-- == 0; });
+      if (same == facts.end())
+        same = facts.insert(facts.end(), {title, {}});
+      same->second.*side = value;
+    }
+  };
+  take(a.plan, &std::pair<std::string, std::string>::first);
+  take(b.plan, &std::pair<std::string, std::string>::second);
   Section section("Plan", {"", "first", "second"});
-  auto first = planFacts(a.plan), second = planFacts(b.plan);
-  first.emplace_back("file", formatBytes(a.plan.fileBytes()));
-  second.emplace_back("file", formatBytes(b.plan.fileBytes()));
-  for (auto [x, y] : llvm::zip_equal(first, second))
-    if (x.second != y.second)
-      section.add({x.first, printable(x.second), printable(y.second)});
+  for (const auto &[title, pair] : facts)
+    if (pair.first != pair.second)
+      section.add({title, printable(pair.first), printable(pair.second)});
   return section.print(os);
 }
 

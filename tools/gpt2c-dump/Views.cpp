@@ -183,13 +183,18 @@ static void printPorts(const FunctionView &view, llvm::raw_ostream &os) {
   table.print(os, 4);
 }
 
+/// The CPU alone runs the plan, from its IR: it has no steps, buffers and kernels.
+static bool isForCpu(const rt::Plan &plan) { return plan.meta().images.empty(); }
+
 static void printFunctions(const DumpContext &context, llvm::raw_ostream &os) {
   os << "\nFunctions\n";
   for (const FunctionView &view : context.functions) {
     const plan::FunctionT &function = view.function();
-    os << "  " << printable(function.name) << ": " << function.steps.size() << " steps, arena "
-       << formatBytes(function.arena_bytes) << ", scratch " << formatBytes(function.scratch_bytes)
-       << "; " << boundsText(function) << "\n";
+    os << "  " << printable(function.name) << ": ";
+    if (!isForCpu(context.plan))
+      os << function.steps.size() << " steps, arena " << formatBytes(function.arena_bytes)
+         << ", scratch " << formatBytes(function.scratch_bytes) << "; ";
+    os << boundsText(function) << "\n";
     printPorts(view, os);
   }
 }
@@ -330,7 +335,8 @@ std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan
                        std::to_string(plan.header().formatVersion)},
       {"precision", meta.precision},
       {"flags", joined(meta.flags, " ")},
-      {"images", rt::fieldText(plan.header().architectures)},
+      {"images",
+       isForCpu(plan) ? "none, the CPU runs the IR" : rt::fieldText(plan.header().architectures)},
       {"vocabulary", vocabulary},
       {"tokenizer", tokenizer},
       {"weights", describeWeights(plan)},
@@ -358,7 +364,8 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
   printSections(plan, os);
   printExported(meta, os);
   printFunctions(context, os);
-  printKernels(context, os);
+  if (!isForCpu(plan))
+    printKernels(context, os);
   if (meta.quantization)
     printQuantization(*meta.quantization, os);
   printVerification(meta.verification.get(), os);
@@ -380,9 +387,11 @@ void dumpSummary(const DumpContext &context, llvm::raw_ostream &os) {
 
 void dumpMemory(const DumpContext &context, llvm::raw_ostream &os) {
   const rt::Plan &plan = context.plan;
-  if (plan.meta().images.empty())
+  if (isForCpu(plan))
     os << "The plan has no GPU code: the CPU takes the memory of each op as it runs.\n\n";
   for (const FunctionView &view : context.functions) {
+    if (isForCpu(plan))
+      break;
     const plan::FunctionT &function = view.function();
     uint64_t sum = 0;
     Table table({">#", "name", "type", ">offset", ">bytes", "steps"});
