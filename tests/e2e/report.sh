@@ -19,6 +19,7 @@ links = re.findall(r"""(?:src|href)=["']([^"']*)|url\(([^)]*)\)""", text)
 assert all(a.startswith("#") or b.startswith("#") for a, b in links), f"links to elsewhere: {links}"
 assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text), "addresses"
 
+assert data["model"] == "sample", "a model.onnx is called as its folder"
 assert data["weight_bytes"] > 8e6 and data["kv"]["layers"] == 4, data["kv"]
 plan = json.load(open("plan.json"))
 assert data["kv"]["bytes"] == plan["kv"]["bytes"]
@@ -40,6 +41,11 @@ for id in $ids; do
   grep -qE "id(=|: )[\"']$id[\"']" report.html ||
     { echo "FAIL: the script asks for '$id', which the page does not have"; exit 1; }
 done
+
+# On a phone nothing is wider than its window.
+if browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome); then
+  python3 "$GPT2C_SOURCE_DIR/tests/e2e/report_page.py" report.html "$browser" || exit 1
+fi
 
 gpt2c "$sample/model.onnx" -o sample.plan --gpu-arch=none --report=/nowhere/report.html 2>error.txt
 [ $? = 2 ] && grep -q "cannot write '/nowhere/report.html'" error.txt ||

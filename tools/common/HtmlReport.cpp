@@ -62,9 +62,9 @@ private:
 
 class DataWriter {
 public:
-  DataWriter(llvm::ArrayRef<GraphView> imported, const Module &module, const plan::PlanT &plan,
-             llvm::raw_ostream &os)
-      : imported_(imported), module_(module), plan_(plan), json_(os) {}
+  DataWriter(llvm::ArrayRef<GraphView> imported, llvm::StringRef title, const Module &module,
+             const plan::PlanT &plan, llvm::raw_ostream &os)
+      : imported_(imported), title_(title), module_(module), plan_(plan), json_(os) {}
 
   void run() {
     json_.object([&] {
@@ -111,7 +111,7 @@ private:
     int64_t weights = 0;
     for (const auto &w : plan_.weights) // their bytes are counted when the plan is written
       weights += int64_t(rt::dtypeBytes(w->dtype)) * product(w->shape);
-    json_.attribute("model", utf8(plan_.model_name));
+    json_.attribute("model", utf8(title_.empty() ? plan_.model_name : title_));
     json_.attribute("compiler", utf8(plan_.compiler_version));
     json_.attribute("precision", utf8(plan_.precision));
     strings("flags", plan_.flags);
@@ -339,6 +339,7 @@ private:
   }
 
   llvm::ArrayRef<GraphView> imported_;
+  llvm::StringRef title_;
   const Module &module_;
   const plan::PlanT &plan_;
   llvm::json::OStream json_;
@@ -354,7 +355,7 @@ std::string_view file(std::string_view name) {
 
 } // namespace
 
-HtmlReport::HtmlReport(const Module &imported) {
+HtmlReport::HtmlReport(const Module &imported, std::string title) : title_(std::move(title)) {
   for (auto &function : imported.functions)
     imported_.push_back(viewOf(*function));
 }
@@ -362,7 +363,7 @@ HtmlReport::HtmlReport(const Module &imported) {
 void HtmlReport::write(const Module &module, const plan::PlanT &plan, llvm::raw_ostream &os) const {
   std::string data;
   llvm::raw_string_ostream json(data);
-  DataWriter(imported_, module, plan, json).run();
+  DataWriter(imported_, title_, module, plan, json).run();
   llvm::StringRef page = file("page.html");
   for (auto [mark, content] :
        {std::pair<llvm::StringRef, llvm::StringRef>("@STYLE@", file("page.css")),

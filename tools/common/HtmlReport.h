@@ -16,8 +16,9 @@ namespace gpt2c {
 
 class HtmlReport {
 public:
-  /// Keeps what the page shows of the graph as imported.
-  explicit HtmlReport(const Module &imported);
+  /// Keeps what the page shows of the graph as imported, and what it is called; empty: the plan's
+  /// name of the model.
+  explicit HtmlReport(const Module &imported, std::string title = "");
 
   /// Writes the page for the module after the last stage and the plan made of it. Functions without
   /// GPU code have the costs of their ops in place of those of launches. Equal inputs give equal
@@ -26,6 +27,7 @@ public:
 
 private:
   std::vector<GraphView> imported_;
+  std::string title_;
 };
 
 } // namespace gpt2c

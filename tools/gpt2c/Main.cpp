@@ -25,10 +25,23 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 
 using namespace gpt2c;
 
 namespace {
+
+/// What people call a model: its file's name, or the folder's where that is model.onnx.
+std::string titleOf(llvm::StringRef path) {
+  llvm::SmallString<128> at(path);
+  llvm::sys::fs::make_absolute(at);
+  llvm::sys::path::remove_dots(at, /*remove_dot_dot=*/true);
+  const bool isFolder = llvm::sys::fs::is_directory(path);
+  if (!isFolder && llvm::sys::path::filename(at) == "model.onnx")
+    llvm::sys::path::remove_filename(at);
+  const llvm::StringRef name = llvm::sys::path::filename(at);
+  return name.ends_with(".onnx") ? name.drop_back(5).str() : name.str();
+}
 
 /// f16 or bf16 where most bytes of the weights are of it, else f32.
 DType typeOfWeights(const Module &module) {
@@ -120,7 +133,7 @@ llvm::Error Compilation::readModel() {
                  << ", the plan's in fp32 take twice the bytes; --precision="
                  << precisionName(given) << " keeps them\n";
   if (!flags_.report.empty())
-    page_.emplace(*module_);
+    page_.emplace(*module_, titleOf(flags_.model));
   if (flags_.verify != VerifyMode::Off && flags_.pipeline.compileTo.empty() &&
       !compilesToSchedule())
     verifier_.emplace(*module_, flags_.verify, options_.maxBatch);

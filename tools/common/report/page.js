@@ -41,6 +41,15 @@ function evaluate(code, symbols) {
   return stack[0];
 }
 
+/// Cells say in narrow windows which column they are of.
+function labelled(table) {
+  const titles = [...table.querySelectorAll('th')].map((cell) => cell.textContent);
+  for (const row of table.rows)
+    [...row.cells].forEach((cell, i) => { if (titles[i]) cell.dataset.label = titles[i]; });
+  return table;
+}
+const isNarrow = () => window.matchMedia('(max-width: 640px)').matches;
+
 //===-- summary and remarks -----------------------------------------------------------------===//
 
 const functionNames = (list) => [...new Set(list.map((f) => f.name))];
@@ -83,7 +92,7 @@ function showRemarks() {
     table.append(html('tr', {}, html('td', {class: r.severity === 'missed' ? 'missed' : ''}, r.severity),
       html('td', {class: 'code tight'}, r.pass), html('td', {class: 'text'}, r.message), html('td', {class: 'code'}, r.stopped_by),
       html('td', {}, cost(r)), html('td', {class: 'code'}, nodesText(r.nodes, 0))));
-  body.append(table);
+  body.append(labelled(table));
 }
 
 function showVerification() {
@@ -99,7 +108,7 @@ function showVerification() {
     table.append(html('tr', {}, html('td', {class: 'code tight'}, c.what), ...[c.batch, c.tokens, c.error.toExponential(1),
       c.error_in_double === undefined ? '' : c.error_in_double.toExponential(1),
       c.tolerance.toExponential(1)].map((t) => html('td', {}, String(t)))));
-  body.append(table);
+  body.append(labelled(table));
   for (const what of v.unchecked) body.append(html('p', {class: 'missed'}, 'Not verified: ' + what));
 }
 
@@ -142,8 +151,27 @@ function rowsOf(count, inputsOf) {
   return {rank, rows};
 }
 
+/// Rows of boxes, those that are wider than `room` cut into several.
+function cutRows(rows, boxes, gap, room) {
+  const out = [];
+  for (const row of rows) {
+    let width = 0;
+    out.push([]);
+    for (const i of row) {
+      if (width > 0 && width + boxes[i].w > room) {
+        out.push([]);
+        width = 0;
+      }
+      out[out.length - 1].push(i);
+      width += boxes[i].w + gap;
+    }
+  }
+  return out;
+}
+
 /// Puts boxes with `w` and `h` into centred rows; returns the size of it all.
-function placeRows(rows, boxes, gapX, gapY) {
+function placeRows(rows, boxes, gapX, gapY, room) {
+  rows = cutRows(rows, boxes, gapX, room);
   let width = 0;
   for (const row of rows)
     width = Math.max(width, row.reduce((sum, i) => sum + boxes[i].w + gapX, -gapX));
@@ -161,22 +189,29 @@ function placeRows(rows, boxes, gapX, gapY) {
   return {w: Math.max(0, width), h: Math.max(0, y - gapY)};
 }
 
+/// What fits into `width` of a text, with dots for the rest.
+function fitted(text, size, width) {
+  const most = Math.floor(width / (size * 0.6));
+  return text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + '\u2026';
+}
+
 const shortTitle = (title) => title.split(' ')[0];
 const details = (n) => [n.title, ...n.attributes, ...n.constants, ...n.types.map((t) => '\u2192 ' + t),
   n.from.length ? 'from ' + nodesText(n.from, 0) : ''].filter((line) => line).join('\n');
 
-/// A box for one node of the plan, drawn at its own origin.
-function makeBox(node, open) {
+/// A box for one node of the plan, at most as wide as `room`, drawn at its own origin.
+function makeBox(node, open, room) {
   const group = svg('g', {});
   const lines = node.attributes.slice(0, 3).concat(node.types.slice(-1));
   const count = node.members.length ? plural(node.members.length, 'op') : '';
   let w = Math.max(150, textWidth(node.title, 12.5) + textWidth(count, 10.5) + 34, ...lines.map((l) => textWidth(l, 10.5) + 24));
+  w = Math.min(w, room);
   let h = 30 + 13 * lines.length;
   let inner = null;
   if (open && node.members.length) {
     const boxes = node.members.map((m) => ({w: Math.max(46, textWidth(shortTitle(m.title), 11.5) + 16), h: 21}));
     const {rows, rank} = rowsOf(node.members.length, (i) => node.members[i].inputs);
-    const size = placeRows(rows, boxes, 10, 17);
+    const size = placeRows(rows, boxes, 10, 17, room - 28);
     inner = svg('g', {});
     w = Math.max(w, size.w + 28);
     const left = (w - size.w) / 2;
@@ -197,19 +232,19 @@ function makeBox(node, open) {
   }
   group.append(svg('title', {}, details(node)),
     svg('rect', {class: 'frame ' + kindOf(node.title), width: w, height: h, rx: 6}),
-    svg('text', {class: 'title', x: 12, y: 19}, node.title));
+    svg('text', {class: 'title', x: 12, y: 19}, fitted(node.title, 12.5, w - textWidth(count, 10.5) - 34)));
   if (node.members.length)
     group.append(svg('text', {class: 'soft', x: w - 10, y: 18, 'text-anchor': 'end'}, open ? '\u2212' : count));
-  lines.forEach((line, i) => group.append(svg('text', {class: 'soft', x: 12, y: 34 + 13 * i}, line)));
+  lines.forEach((line, i) => group.append(svg('text', {class: 'soft', x: 12, y: 34 + 13 * i}, fitted(line, 10.5, w - 24))));
   if (inner) group.append(inner);
   return {node, group, w, h};
 }
 
-function makePill(text) {
-  const w = textWidth(text, 11.5) + 26;
-  return {node: null, w, h: 24, group: svg('g', {},
+function makePill(text, room) {
+  const w = Math.min(room, textWidth(text, 11.5) + 26);
+  return {node: null, w, h: 24, group: svg('g', {}, svg('title', {}, text),
     svg('rect', {class: 'member', width: w, height: 24, rx: 12}),
-    svg('text', {x: w / 2, y: 16, 'text-anchor': 'middle'}, text))};
+    svg('text', {x: w / 2, y: 16, 'text-anchor': 'middle'}, fitted(text, 11.5, w - 26)))};
 }
 
 let graphShown = null;
@@ -218,29 +253,21 @@ const opened = new Set();
 function drawGraph() {
   const graph = graphShown;
   const index = new Map();
-  const boxes = graph.arguments.map((text, i) => {
+  const inputs = graph.arguments.map((text, i) => {
     index.set(-1 - i, i);
-    return makePill(text);
+    return [];
   });
-  const inputs = graph.arguments.map(() => []);
   for (const node of graph.nodes) {
+    index.set(node.id, inputs.length);
     inputs.push(node.inputs.map((i) => index.get(i)).filter((i) => i !== undefined));
-    index.set(node.id, boxes.length);
-    const box = makeBox(node, opened.has(node.id));
-    box.group.addEventListener('click', () => {
-      if (!opened.delete(node.id)) opened.add(node.id);
-      drawGraph();
-    });
-    boxes.push(box);
   }
-  const {rank, rows} = rowsOf(boxes.length, (i) => inputs[i]);
-  const size = placeRows(rows, boxes, 26, 30);
+  const {rank, rows} = rowsOf(inputs.length, (i) => inputs[i]);
   // Long edges run beside the rows, those of arguments on the left; lanes are used again where they are free.
   const lanes = {left: [], right: []};
   const edges = [];
   inputs.forEach((list, to) => list.forEach((from) => {
     const far = rank[to] - rank[from] > 1;
-    const side = boxes[from].node ? 'right' : 'left';
+    const side = from < graph.arguments.length ? 'left' : 'right';
     const edge = {from, to, far, side, lane: 0};
     if (far) {
       const used = lanes[side];
@@ -252,6 +279,18 @@ function drawGraph() {
   const step = 12;
   const left = 24 + step * lanes.left.length;
   const right = 24 + step * lanes.right.length;
+  const scrollbar = 20; // with the border
+  const room = isNarrow() ? Math.max(160, byId('graph-canvas').offsetWidth - scrollbar - left - right) : Infinity;
+  const boxes = graph.arguments.map((text) => makePill(text, room));
+  for (const node of graph.nodes) {
+    const box = makeBox(node, opened.has(node.id), room);
+    box.group.addEventListener('click', () => {
+      if (!opened.delete(node.id)) opened.add(node.id);
+      drawGraph();
+    });
+    boxes.push(box);
+  }
+  const size = placeRows(rows, boxes, 26, 30, room);
   const width = left + size.w + right;
   const drawing = svg('svg', {width, height: size.h + 60, viewBox: `0 0 ${width} ${size.h + 60}`},
     svg('defs', {}, svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
@@ -324,6 +363,7 @@ function showGraph() {
   for (const [kind, what] of kinds)
     byId('legend').append(html('i', {style: 'background: var(--' + kind + ')'}), what);
   if (!mainName && data.graphs.length === 0) return;
+  window.matchMedia('(max-width: 640px)').addEventListener('change', drawGraph);
   select.value = mainName || data.graphs[0].name;
   chooseGraph(select.value);
 }
@@ -397,7 +437,7 @@ function drawSteps() {
     ...(gpu ? [html('td', {}), html('td', {}), html('td', {}), html('td', {})] : []),
     number(bytesText(sum('bytes'))), number(countText(sum('flops'))), number(round(total * 1e6, 2)),
     html('td', {}), html('td', {}), html('td', {})));
-  body.replaceChildren(table);
+  body.replaceChildren(labelled(table));
   drawMemory(f);
 }
 
@@ -511,7 +551,7 @@ function showKv() {
   for (const b of batches)
     table.append(html('tr', {}, html('td', {class: 'n'}, String(b)),
       ...contexts.map((c) => html('td', {class: 'n'}, bytesText(b * c * kv.bytes_per_token)))));
-  body.append(table);
+  body.append(labelled(table));
 }
 
 showSummary();
