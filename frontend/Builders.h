@@ -119,7 +119,9 @@ void gather(NodeLowering &n);
 void gatherElements(NodeLowering &n);
 void gatherND(NodeLowering &n);
 void oneHot(NodeLowering &n);
+void scatterElements(NodeLowering &n);
 void scatterND(NodeLowering &n);
+void tensorScatter(NodeLowering &n);
 void topK(NodeLowering &n);
 
 // MatMul.cpp

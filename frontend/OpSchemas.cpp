@@ -122,7 +122,9 @@ static constexpr Row schemas[] = {
     {onnxDomain, "ReduceProd", 2, "axes keepdims noop_with_empty_axes"},
     {onnxDomain, "ReduceSum", 2, "axes keepdims noop_with_empty_axes"},
     {onnxDomain, "ReduceSumSquare", 2, "axes keepdims noop_with_empty_axes"},
+    {onnxDomain, "ScatterElements", 3, "axis reduction"},
     {onnxDomain, "ScatterND", 3, "reduction"},
+    {onnxDomain, "TensorScatter", 3, "axis mode"},
     {onnxDomain, "TopK", 2, "axis largest sorted"},
     {onnxDomain, "Attention", 7,
      "is_causal kv_num_heads q_num_heads "

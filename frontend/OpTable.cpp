@@ -131,7 +131,9 @@ static const OpRow rows[] = {
     {onnxDomain, "ReduceSum", 13, reduceByInput<OpCode::ReduceSum>},
     {onnxDomain, "ReduceSumSquare", 1, composedByAttr<ComposedReduction::SumSquare>},
     {onnxDomain, "ReduceSumSquare", 18, composedByInput<ComposedReduction::SumSquare>},
+    {onnxDomain, "ScatterElements", 11, scatterElements},
     {onnxDomain, "ScatterND", 11, scatterND},
+    {onnxDomain, "TensorScatter", 24, tensorScatter},
     {onnxDomain, "TopK", 10, topK},
 
     // Linear algebra and normalisation. ONNX Runtime's optimizer writes LayerNormalization and

@@ -2,6 +2,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
 
@@ -61,6 +62,27 @@ llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m) {
 }
 llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m) {
   return ports(m, "output");
+}
+
+constexpr llvm::StringRef maskKey = "whole_mask";
+
+/// "keep:hide:name"
+void setWholeMask(Module &m, const WholeMask &mask) {
+  m.properties.emplace_back(
+      maskKey.str(), llvm::formatv("{0:e17}:{1:e17}:{2}", mask.keep, mask.hide, mask.name).str());
+}
+
+std::optional<WholeMask> wholeMask(const Module &m) {
+  for (auto &[key, value] : m.properties) {
+    if (key != maskKey)
+      continue;
+    auto [keep, rest] = llvm::StringRef(value).split(':');
+    auto [hide, name] = rest.split(':');
+    WholeMask mask{name.str()};
+    if (!keep.getAsDouble(mask.keep) && !hide.getAsDouble(mask.hide))
+      return mask;
+  }
+  return std::nullopt;
 }
 
 constexpr llvm::StringRef precisionKey = "exported_precision";

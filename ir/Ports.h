@@ -34,6 +34,15 @@ void setExportedPorts(Module &m, llvm::ArrayRef<ExportedPort> inputs,
 llvm::Expected<std::vector<ExportedPort>> exportedInputs(const Module &m);
 llvm::Expected<std::vector<ExportedPort>> exportedOutputs(const Module &m);
 
+/// An input that holds an element for each query and key, [.., seq, keys]: text is generated with
+/// `keep` up to a query's own key, and `hide` behind it.
+struct WholeMask {
+  std::string name;
+  double keep = 0, hide = 0;
+};
+void setWholeMask(Module &m, const WholeMask &mask);
+std::optional<WholeMask> wholeMask(const Module &m);
+
 /// The narrowest of f32, f16 and bf16 that values of the exported graph have.
 void setExportedPrecision(Module &m, DType precision);
 DType exportedPrecision(const Module &m);

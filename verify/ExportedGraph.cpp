@@ -86,6 +86,7 @@ llvm::Expected<ExportedGraph> ExportedGraph::of(const Function &function, const 
     return outputs.takeError();
   g.inputs_ = std::move(*inputs);
   g.outputs_ = std::move(*outputs);
+  g.mask_ = wholeMask(ports);
   auto known = [&](const ExportedPort &p) { return function.argument(p.name) != nullptr; };
   if (g.outputs_.size() != function.returned().size() || !llvm::all_of(g.inputs_, known))
     return makeError(ExitCode::Quality,
@@ -234,6 +235,15 @@ static Tensor table(llvm::ArrayRef<int64_t> shape,
   return out;
 }
 
+/// Of queries that come behind `before` keys.
+static Tensor causalMask(llvm::ArrayRef<int64_t> shape, int64_t before, const WholeMask &mask) {
+  Tensor out(DType::F64, shape);
+  const int64_t keys = shape.back(), queries = shape[shape.size() - 2];
+  for (int64_t i = 0; i < out.count(); ++i)
+    out.data<double>()[i] = i % keys <= before + i / keys % queries ? mask.keep : mask.hide;
+  return out;
+}
+
 /// The shape of an argument: what symbols do not say is `unknown`.
 static llvm::SmallVector<int64_t, 4> shapeOf(const Type &type, SymbolMap &symbols,
                                              int64_t unknown) {
@@ -275,6 +285,11 @@ llvm::Expected<Tensor> ExportedGraph::argument(const Value &a, const ExportedPor
     if (past < call.past.size())
       return call.past[past++].cast(dtype);
     return Tensor::zeros(dtype, shapeOf(a.type, symbols, 0));
+  }
+  if (mask_ && mask_->name == a.name) {
+    auto shape = shapeOf(a.type, symbols, before + tokens);
+    const int64_t keys = shape.back();
+    return causalMask(shape, keys - tokens, *mask_).cast(dtype);
   }
   // Types of tokens are zeros unless given, and @prefill and @decode have no other.
   if (port && port->port == "token_type_ids")

@@ -105,6 +105,7 @@ private:
   const Function *function_ = nullptr;
   std::vector<ExportedPort> inputs_, outputs_;
   int64_t vocabulary_ = 0, positions_ = 0;
+  std::optional<WholeMask> mask_;
   SymbolMap known_; ///< sizes that every call has
   bool half_ = false;
   std::shared_ptr<const Function> rounded_;

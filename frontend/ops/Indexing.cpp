@@ -41,6 +41,72 @@ void scatterND(NodeLowering &n) {
   n.out(n.emit(OpCode::ScatterND, {n.in(0), n.in(1), n.in(2)}));
 }
 
+/// Index tuples of the first `depth` axes of `updates`: along `axis` those of `places`, which
+/// expand to these axes, along the others each element's own.
+static Value *tuplesOf(NodeLowering &n, Value *updates, unsigned depth, unsigned axis,
+                       Value *places) {
+  Value *sizes = n.slice(n.shapeOf(updates), 0, Dim(0), Dim(depth));
+  std::vector<Value *> parts;
+  for (unsigned d = 0; d < depth; ++d) {
+    Value *at = places;
+    if (d != axis) {
+      std::vector<int64_t> others;
+      for (unsigned other = 0; other < depth; ++other)
+        if (other != d)
+          others.push_back(other);
+      at = n.iota(n.sizeOf(updates, d));
+      at = others.empty() ? at : n.unsqueeze(at, others);
+    }
+    parts.push_back(n.unsqueeze(n.emit(OpCode::Expand, {at, sizes}), {int64_t(depth)}));
+  }
+  return n.concat(parts, depth);
+}
+
+/// y = x with y[.., indices[i], ..] = updates[i], where indices are along one axis.
+void scatterElements(NodeLowering &n) {
+  std::string reduction = n.stringAttr("reduction", "none");
+  if (reduction != "none")
+    return (void)n.unsupported("reduction '" + reduction + "' is not supported");
+  Value *x = n.in(0), *indices = n.in(1), *updates = n.in(2);
+  if (n.failed())
+    return;
+  const unsigned rank = unsigned(x->type.rank()), axis = n.axis(n.intAttr("axis", 0), x);
+  if (n.failed())
+    return;
+  if (rank == 0 || indices->type.rank() != rank || updates->type.rank() != rank)
+    return (void)n.invalid("data, indices and updates have to have as many axes, at least one");
+  Value *at = tuplesOf(n, updates, rank, axis, n.cast(indices, DType::I64));
+  n.out(n.emit(OpCode::ScatterND, {x, at, updates}));
+}
+
+/// A cache with updates written along an axis, in sequence b from places[b] on, or from 0;
+/// circular: from its end on at its begin.
+void tensorScatter(NodeLowering &n) {
+  Value *cache = n.in(0), *updates = n.in(1), *places = n.optional(2);
+  const std::string mode = n.stringAttr("mode", "linear");
+  if (n.failed())
+    return;
+  const unsigned axis = n.axis(n.intAttr("axis", -2), cache);
+  if (n.failed())
+    return;
+  if (axis == 0 || updates->type.rank() != cache->type.rank())
+    return (void)n.invalid("the axis is not that of the batch, and the update has all axes");
+  if (mode != "linear" && mode != "circular")
+    return (void)n.invalid("mode '" + mode + "' is neither linear nor circular");
+  Value *at = n.iota(n.sizeOf(updates, axis));
+  for (unsigned d = 0; d < axis; ++d)
+    at = n.unsqueeze(at, {0});
+  if (places) {
+    Value *first = n.cast(places, DType::I64);
+    for (unsigned d = 1; d <= axis; ++d)
+      first = n.unsqueeze(first, {int64_t(d)});
+    at = n.add(at, first);
+  }
+  if (mode == "circular")
+    at = n.emit(OpCode::Mod, {at, n.sizeOf(cache, axis)});
+  n.out(n.emit(OpCode::ScatterND, {cache, tuplesOf(n, updates, axis + 1, axis, at), updates}));
+}
+
 /// The k largest, or least, elements of an axis and where they were, the first of equal ones first.
 /// An element's place is the number of those before it in that order:
 ///   place_i = sum_j [x_j > x_i or (x_j = x_i and j < i)]

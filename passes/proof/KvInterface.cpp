@@ -180,8 +180,34 @@ static void describePorts(Function &f, KvInterface &io) {
   }
 }
 
+/// An input of a fixed size that the graph returns with some places written.
+static const Value *writtenCache(Function &f) {
+  for (const Value *v : f.returned()) {
+    const Value *from = v;
+    bool writes = false;
+    while (const Op *op = from->def()) {
+      writes |= op->is(OpCode::ScatterND);
+      if (!writes && !op->is(OpCode::Reshape) && !op->is(OpCode::Transpose))
+        break;
+      if (op->numOperands() == 0 || !op->operand(0))
+        break;
+      from = op->operand(0);
+    }
+    const bool isCache = writes && !from->def() && from->type == v->type &&
+                         isFloat(v->type.dtype) && v->type.rank() >= 3;
+    if (isCache)
+      return from;
+  }
+  return nullptr;
+}
+
 std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxContext) {
   using enum ops::Attention::Operand;
+  if (const Value *cache = writtenCache(f))
+    return Obstacle{"the input '" + cache->name +
+                    "' is a static cache, which is written at places that the caller gives (an "
+                    "export with past keys and values that grow, or with token ids alone, has a "
+                    "KV state)"};
   for (auto &op : f.ops())
     if ((op->is(OpCode::Softmax) && op.get() != io.softmax) || op->is(OpCode::MaskedSoftmax))
       return Obstacle{"an attention was not recognised: " + op->describe(), op.get()};

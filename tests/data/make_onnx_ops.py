@@ -804,6 +804,16 @@ blocked("dequantize_int4", TensorProto.INT4, 32, 5, 16, 0, False)
 blocked("dequantize_uint4", TensorProto.UINT4, 7, 32, 16, 1, True)
 blocked("dequantize_int8_blocked", TensorProto.INT8, 48, 3, 16, 0, True)
 
+PLACES = np.array([[0, 2, 1, 2], [1, 0, 2, 0]], I64)
+case("scatterelements", "ScatterElements", [X34, PLACES, rand(2, 4)], 18)
+case("scatterelements_axis", "ScatterElements", [rand(2, 3, 5), np.array([[[4, 0], [1, 3], [2, 2 - 5]]], I64),
+                                                 rand(1, 3, 2)], 18, axis=-1, dims={"x0": ["n", 3, 5]})
+CACHE, NEWS = rand(2, 3, 6, 4), rand(2, 3, 2, 4)
+case("tensorscatter", "TensorScatter", [CACHE, NEWS, ints(3, 1)], 24)
+case("tensorscatter_begin", "TensorScatter", [CACHE, NEWS], 24, dims={"x1": [2, 3, "seq", 4]})
+case("tensorscatter_circular", "TensorScatter", [CACHE, NEWS, ints(5, 2)], 24, mode="circular")
+case("tensorscatter_rows", "TensorScatter", [rand(2, 5, 3), rand(2, 1, 3), ints(4, 0)], 24, axis=1)
+
 
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ Runtime, nothing optimised.
     make_variants.py tests/data/variants [CASE...]        # needs numpy, onnx, onnxruntime
 
 Each folder has model.onnx, test_data_set_0 and greedy.txt: eight tokens behind 3,1,4,1,5, with
-positions that count and token types of zeros.
+positions that count, token types of zeros and causal masks.
 """
 import pathlib
 import sys
@@ -68,24 +68,25 @@ def gelu(g, x):
     return g("Mul", g("Mul", x, g.constant(0.5)), g("Add", tanh, g.constant(1)))
 
 
-def attention(g, x, causal):
+def attention(g, x, masked):
     def heads(v, perm):
         return g("Transpose", g("Reshape", v, g.integer([0, 0, HEADS, WIDTH // HEADS])), perm=perm)
     qkv = product(g, x, WIDTH, 3 * WIDTH)
     q, k, v = g("Split", qkv, g.integer([WIDTH] * 3), results=3, axis=2)
     scores = g("MatMul", heads(q, [0, 2, 1, 3]), heads(k, [0, 2, 3, 1]))
     scores = g("Mul", scores, g.constant((WIDTH // HEADS) ** -0.5))
-    scores = g("Where", causal, scores, g.constant(-1e9))
+    scores = masked(scores)
     y = g("MatMul", g("Softmax", scores, axis=-1), heads(v, [0, 2, 1, 3]))
     y = g("Transpose", y, perm=[0, 2, 1, 3])
     return product(g, g("Reshape", y, g.integer([0, 0, WIDTH])), WIDTH, WIDTH)
 
 
 def decoder(ids="input_ids", tokens=TOKENS, batch="batch", rows=None, positions=None, more=None,
-            gain=1, activation=gelu, clip=None, hidden=None, logits=None, output="logits"):
+            gain=1, activation=gelu, clip=None, hidden=None, logits=None, output="logits",
+            mask=None):
     """rows(g, ids): rows of the token table. positions(g, count): rows of the position table.
     more(g, x): what is added to the embeddings. gain: of what goes into the activation.
-    logits(g, x): what becomes of them."""
+    logits(g, x): what becomes of them. mask(g, scores): the scores under a mask of the caller's."""
     g = Graph()
     g.inputs.append((ids, [batch, "seq"]))
     length = g("Gather", g("Shape", ids), g.integer(1))
@@ -97,7 +98,12 @@ def decoder(ids="input_ids", tokens=TOKENS, batch="batch", rows=None, positions=
     if more:
         x = more(g, x)
     row, column = g("Unsqueeze", count, g.integer([1])), g("Unsqueeze", count, g.integer([0]))
-    x = g("Add", x, attention(g, norm(g, x, clip), g("LessOrEqual", column, row)))
+    def masked(scores):
+        if mask:
+            return mask(g, scores)
+        return g("Where", g("LessOrEqual", column, row), scores, g.constant(-1e9))
+
+    x = g("Add", x, attention(g, norm(g, x, clip), masked))
     inner = g("Mul", product(g, norm(g, x), WIDTH, 4 * WIDTH), g.constant(gain))
     x = norm(g, g("Add", x, product(g, activation(g, inner), 4 * WIDTH, WIDTH)))
     if hidden:
@@ -144,6 +150,19 @@ def second_table(g, x):
     return g("Add", x, g("Gather", g.normal(2, WIDTH), g("Cast", flag, to=TensorProto.INT64)))
 
 
+def whole_mask(kind, use, shape=("batch", 1, "seq", "seq")):
+    """An input with an element for each query and key; use(g, scores, mask)."""
+    def masked(g, scores):
+        g.inputs.append(("attention_mask", list(shape), kind))
+        return use(g, scores, "attention_mask")
+    return masked
+
+
+def inverted(g, scores, mask):
+    hidden = g("Mul", g("Sub", g.constant(1), mask), g.constant(-1e4))
+    return g("Add", scores, g("Unsqueeze", hidden, g.integer([1])))
+
+
 SWAPPED = list(range(11)) + [12, 11] + list(range(13, CONTEXT))
 CASES = {
     "plain": {},
@@ -171,15 +190,19 @@ CASES = {
     "last-logits": dict(logits=last([-1])),
     "last-logits-matrix": dict(logits=last(-1)),
     "batch-of-one": dict(batch=1),
+    "mask-added": dict(mask=whole_mask(TensorProto.FLOAT, lambda g, s, m: g("Add", s, m))),
+    "mask-chosen": dict(mask=whole_mask(
+        TensorProto.BOOL, lambda g, s, m: g("Where", m, s, g.constant(-1e9)))),
+    "mask-inverted": dict(mask=whole_mask(TensorProto.FLOAT, inverted, ("batch", "seq", "keys"))),
 }
 
 
 def save(folder, g):
-    def info(kind, name, shape):
+    def info(name, shape, kind=TensorProto.INT64):
         return helper.make_tensor_value_info(name, kind, shape)
     graph = helper.make_graph(
-        g.nodes, "decoder", [info(TensorProto.INT64, *i) for i in g.inputs],
-        [info(TensorProto.FLOAT, o, None) for o in g.outputs],
+        g.nodes, "decoder", [info(*i) for i in g.inputs],
+        [info(o, None, TensorProto.FLOAT) for o in g.outputs],
         [numpy_helper.from_array(v, n) for n, v in g.weights.items()])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     made = onnx.shape_inference.infer_shapes(made)
@@ -195,7 +218,14 @@ def save(folder, g):
             if name == "position_ids":
                 return np.broadcast_to(np.arange(ids.shape[1]), ids.shape).astype(np.int64)
             return types if name == "token_type_ids" else ids
-        return {name: value(name) for name, _ in g.inputs}
+
+        def mask(shape, kind):
+            seen = np.tri(ids.shape[1], dtype=bool)
+            if kind != TensorProto.BOOL:
+                added = shape[1] == 1  # to scores, as most have it
+                seen = np.where(seen, *((0, -3e38) if added else (1, 0))).astype(np.float32)
+            return np.broadcast_to(seen, (1,) * (len(shape) - 2) + seen.shape)
+        return {name: mask(*more) if len(more) > 1 else value(name) for name, *more in g.inputs}
 
     random = np.random.default_rng(3)
     most = len(g.weights["token_table"])

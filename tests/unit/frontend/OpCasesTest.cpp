@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -70,7 +71,8 @@ protected:
     }
   }
 
-  void run(bool float64) {
+  /// `bits`: the first output has to be the stored one, bit for bit.
+  void run(bool float64, bool bits = false) {
     auto module = importOnnxBytes(bytes, GetParam());
     ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
     llvm::Error broken = verify(**module);
@@ -87,6 +89,9 @@ protected:
       EXPECT_EQ(main.returned()[i]->type.dtype, expected[i].dtype());
       expectEqual((*outputs)[i], expected[i]);
     }
+    const Tensor &first = (*outputs)[0];
+    if (bits)
+      EXPECT_EQ(std::memcmp(first.raw(), expected[0].raw(), expected[0].bytes()), 0);
   }
 
   std::string bytes;
@@ -98,6 +103,16 @@ INSTANTIATE_TEST_SUITE_P(Onnx, OpCases, testing::ValuesIn(caseFiles()),
 
 TEST_P(OpCases, RunNatively) { run(false); }
 TEST_P(OpCases, RunInDouble) { run(true); }
+
+/// Weights that a model holds in four bits, or in blocks, are what ONNX Runtime makes of them.
+class StoredWeights : public OpCases {};
+INSTANTIATE_TEST_SUITE_P(
+    Onnx, StoredWeights,
+    testing::Values(GPT2C_SOURCE_DIR "/tests/data/onnx-ops/dequantize_int4.onnx",
+                    GPT2C_SOURCE_DIR "/tests/data/onnx-ops/dequantize_uint4.onnx",
+                    GPT2C_SOURCE_DIR "/tests/data/onnx-ops/dequantize_int8_blocked.onnx"),
+    [](const auto &info) { return fs::path(info.param).stem().string(); });
+TEST_P(StoredWeights, HaveTheBitsOfOnnxRuntime) { run(false, true); }
 
 TEST(OpTable, EveryOperatorIsInTheFuzzDictionary) {
   std::string words =

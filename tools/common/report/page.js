@@ -191,7 +191,7 @@ function placeRows(rows, boxes, gapX, gapY, room) {
 
 /// What fits into `width` of a text, with dots for the rest.
 function fitted(text, size, width) {
-  const most = Math.floor(width / (size * 0.6));
+  const most = Math.floor(width / (size * 0.6) + 0.01);
   return text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + '\u2026';
 }
 
