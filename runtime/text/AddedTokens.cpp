@@ -3,6 +3,8 @@
 #include "runtime/text/Unicode.h"
 #include "runtime/text/Utf8.h"
 
+#include <algorithm>
+
 namespace gpt2c::rt {
 namespace {
 
@@ -72,12 +74,13 @@ void AddedTokens::cut(std::string_view text, bool allowSpecial, std::vector<Stre
         ((token.flags & Added::SingleWord) && !standsAlone(text, begin, end)))
       continue;
     if (token.flags & Added::LeftSpace)
-      begin = spaceBefore(text, begin, done);
+      begin = std::max(spaceBefore(text, begin, done), done);
     if (token.flags & Added::RightSpace)
       end = spaceBehind(text, end);
     if (begin > done)
       out.push_back({done, begin, -1});
-    out.push_back({begin, end, token.id});
+    if (end > begin) // the token before has taken it for its white space
+      out.push_back({begin, end, token.id});
     done = end;
   }
   if (done < text.size())

@@ -38,6 +38,33 @@ void stripEnd(std::string &token, const TokenizerStep &s) {
     token.resize(token.size() - s.content.size());
 }
 
+/// A token of WordPiece as written English has it: no space in front of what follows a word.
+std::string cleaned(std::string token) {
+  static constexpr std::pair<const char *, const char *> kWritten[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto &[from, to] : kWritten)
+    token = replaceAll(std::string_view(from), token, to);
+  return token;
+}
+
+/// Byte tokens that touch become one, so that what follows sees their characters.
+void joinBytes(std::vector<std::string> &tokens) {
+  std::size_t kept = 0;
+  bool inBytes = false;
+  for (std::string &token : tokens) {
+    const std::optional<char> byte = byteOfName(token);
+    std::string text = byte ? std::string(1, *byte) : std::move(token);
+    if (byte && inBytes)
+      tokens[kept - 1] += text;
+    else
+      tokens[kept++] = std::move(text);
+    inBytes = byte.has_value();
+  }
+  tokens.resize(kept);
+}
+
 /// Where a token stands among those that are decoded.
 struct Place {
   bool first, last;
@@ -69,9 +96,9 @@ std::string change(const TokenizerStep &s, const std::optional<Regex> &regex, st
   case Kind::SuffixToSpace:
     return replaceAll(s.text, token, place.last ? "" : " ");
   case Kind::PrefixJoins:
-    if (place.first)
-      return token;
-    return token.starts_with(s.text) ? token.substr(s.text.size()) : " " + token;
+    if (!place.first)
+      token = token.starts_with(s.text) ? token.substr(s.text.size()) : " " + token;
+    return s.option ? cleaned(std::move(token)) : token;
   case Kind::JoinBySpace:
     return place.first ? token : " " + token;
   default:
@@ -97,13 +124,17 @@ Result<Decoder> Decoder::create(std::span<const TokenizerStep> steps) {
     const bool alone = step.kind == Kind::Replace || step.kind == Kind::CharactersToBytes ||
                        step.kind == Kind::Fuse || step.kind == Kind::ByteFallback;
     made.joinsOnly_ = made.joinsOnly_ && alone && (!joined || step.kind == Kind::Fuse);
-    joined = joined || joins(step.kind);
+    joined = joined || joins(step.kind) || step.kind == Kind::ByteFallback;
   }
   return made;
 }
 
 std::string Decoder::decode(std::vector<std::string> tokens) const {
   for (const Step &step : steps_) {
+    if (step.step.kind == Kind::ByteFallback) {
+      joinBytes(tokens);
+      continue;
+    }
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] =
           change(step.step, step.regex, std::move(tokens[i]), {i == 0, i + 1 == tokens.size()});

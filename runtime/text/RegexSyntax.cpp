@@ -285,11 +285,15 @@ private:
     if (++at_ == in_.size())
       return fail("a backslash at its end");
     const char c = in_[at_];
+    // By itself \w has ², ³, ¹, ¼, ½ and ¾ besides, which it has not in a class.
+    const std::string word = classes::word() + "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
+    if ((c | 0x20) == 'w')
+      return ++at_, atom((c == 'w' ? "[" : "[^") + word + "]");
     if (auto named = namedClass())
       return atom((named->negated ? "[^" : "[") + named->body + "]");
     if (auto character = escapedCharacter())
       return atom(literal(*character));
-    const std::string w = "[" + classes::word() + "]";
+    const std::string w = "[" + word + "]";
     ++at_;
     if (c == 'b')
       atom("(?:(?<=" + w + ")(?!" + w + ")|(?<!" + w + ")(?=" + w + "))");

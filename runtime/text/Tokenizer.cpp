@@ -27,7 +27,8 @@ std::string nameOf(const TokenizerModel &model, const Token &token) {
 /// Sets Token::Whole. Only what the model itself gives may be looked up: merge lists may leave
 /// tokens out of reach.
 void setWhole(TokenizerModel &model) {
-  if (!model.continuingPrefix.empty() || !model.endSuffix.empty())
+  const bool affixes = !model.continuingPrefix.empty() || !model.endSuffix.empty();
+  if (affixes && !model.ignoreMerges)
     return;
   const WordEncoder encoder(model);
   WordEncoder::Scratch scratch;

@@ -187,8 +187,9 @@ private:
     if (type == "Digits")
       return add(Kind::SplitDigits,
                  behaviour(flag(value, "individual_digits") ? "Isolated" : "Contiguous").value());
-    if (type == "Whitespace")
-      return add(Kind::SplitRegex, Step::Removed + Step::Invert, R"(\w+|[^\w\s]+)");
+    if (type == "Whitespace") // letters are Rust's \w, with the two that join characters
+      return add(Kind::SplitRegex, Step::Removed + Step::Invert,
+                 R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)");
     if (type == "WhitespaceSplit")
       return add(Kind::SplitSpace, Step::Removed);
     if (type == "BertPreTokenizer") {
@@ -237,8 +238,8 @@ private:
     }
     if (type == "BPEDecoder" && !text(value, "suffix").empty())
       return add(Kind::SuffixToSpace, 0, text(value, "suffix"));
-    if (type == "WordPiece" && !text(value, "prefix").empty() && !flag(value, "cleanup", true))
-      return add(Kind::PrefixJoins, 0, text(value, "prefix"));
+    if (type == "WordPiece" && !text(value, "prefix").empty())
+      return add(Kind::PrefixJoins, flag(value, "cleanup", true), text(value, "prefix"));
     return unknown("decoder", value);
   }
 

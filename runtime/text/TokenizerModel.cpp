@@ -46,6 +46,7 @@ Bounds optionBounds(Kind kind) {
   case Kind::StripEnd:
     return {0, std::numeric_limits<std::int32_t>::max()};
   case Kind::ReplacementToSpace:
+  case Kind::PrefixJoins:
   case Kind::Charsmap:
   case Kind::Prepend:
     return {0, 1};

@@ -52,15 +52,16 @@ struct TokenizerStep {
                        ///< before the one that begins the text, 2: before all, 0: before none
     // Decoders: tokens to tokens, which in the end are joined.
     CharactersToBytes,  ///< joins, and undoes BytesToCharacters
-    ByteFallback,       ///< <0xNN> by its byte
+    ByteFallback,       ///< <0xNN> by its byte; those that touch join
     Fuse,               ///< joins
     Strip,              ///< up to `option` times the character `content` at the beginning of each
     StripEnd,           ///< the same at the end
     ReplacementToSpace, ///< the character `text` by a space, in the first token by nothing unless
                         ///< `option` is 0
     SuffixToSpace,      ///< `text` by a space, in the last token by nothing
-    PrefixJoins,        ///< `text` at the beginning goes; tokens without it get a space before them
-    JoinBySpace,        ///< a space before each token but the first
+    PrefixJoins, ///< `text` at the beginning goes; tokens without it get a space before them, which
+                 ///< `option` 1 takes off in front of punctuation and what shortens words
+    JoinBySpace, ///< a space before each token but the first
   };
   enum Behaviour : std::uint8_t {
     Removed,

@@ -192,12 +192,20 @@ def steps():
                         end_of_word_suffix="</w>")
     yield "prefix", bpe(pre=P.WhitespaceSplit(), decoder=D.WordPiece("##", False),
                         unk_token="<unk>", continuing_subword_prefix="##")
+    yield "prefix-cleaned", bpe(pre=P.Whitespace(), decoder=D.WordPiece("##", True),
+                                unk_token="<unk>", continuing_subword_prefix="##")
+    yield "suffix-ignored", edited(
+        bpe(pre=P.Whitespace(), decoder=D.BPEDecoder("</w>"), unk_token="<unk>",
+            end_of_word_suffix="</w>"), lambda d: d["model"].update(ignore_merges=True))
+    yield "bytes-then-space", with_bytes(unigram(
+        pre=P.Split("|", "removed"), decoder=D.Sequence([D.ByteFallback(), D.Metaspace()])))
     yield "strip-each", bpe(pre=P.Metaspace(), unk_token="<unk>", decoder=D.Sequence(
         [D.Replace(Regex("▁+"), "_"), D.Strip("_", 1, 1), D.Fuse(), D.Replace("e", "E")]))
     for regex in (r"(?i)hel+o|(?<x>w)or", r"a(?i)b|HE|(?:x|y)", r"[^\W\d_]+",
                   r"\h{2,}+\b", r"^.|.$",
                   r"[[:alpha:]&&[^aeiou]]+|[\s[:punct:]]", r"\p{^L}+", r"(?m:a.)|\x{65}|\u0301",
-                  r"\S{2,3}?|\s{,2}", r"(?>l+)o?", r"\p{Hiragana}|\p{Greek}+", r"\bth|\Bo"):
+                  r"\S{2,3}?|\s{,2}", r"(?>l+)o?", r"\p{Hiragana}|\p{Greek}+", r"\bth|\Bo",
+                  r"\w+|[^\w\s]+"):
         yield f"regex-{abs(hash_of(regex))}", byte_level(pre=split(regex))
 
 
@@ -216,6 +224,9 @@ def flags():
                                          special=bool(i & 16))])
     tokenizer.add_tokens([AddedToken("foo", single_word=True), AddedToken("foobar")])
     yield "added", tokenizer
+    tokenizer = byte_level()
+    tokenizer.add_tokens([AddedToken("  ", lstrip=True, rstrip=True)])
+    yield "spaces", tokenizer
 
 
 def main():

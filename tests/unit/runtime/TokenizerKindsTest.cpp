@@ -1,5 +1,7 @@
 // Steps of a tokenizer, and the files of other formats: what the `tokenizers`, `sentencepiece` and
 // `tiktoken` packages give is compared at large by tests/tokenizers.
+#include "runtime/text/Normalizer.h"
+#include "runtime/text/Regex.h"
 #include "runtime/text/RegexSyntax.h"
 #include "runtime/text/Tokenizer.h"
 
@@ -114,6 +116,80 @@ TEST_F(TokenizerKindsTest, AddedTokensTakeSpaceAndStandAlone) {
   EXPECT_EQ(tokenizer.encode(" <l><r>  "), (Ids{left, right}));
   EXPECT_EQ(tokenizer.encode("cab"), Ids{word});
   EXPECT_EQ(tokenizer.encode("cabs").size(), 3u);
+}
+
+TEST_F(TokenizerKindsTest, AddedTokensShareTheSpaceBetweenThem) {
+  Json root = spaced();
+  root["added_tokens"].push_back(
+      {{"id", 400}, {"content", "  "}, {"lstrip", true}, {"rstrip", true}});
+  // The first takes all four spaces; nothing is left of the second.
+  EXPECT_EQ(load(root).encode("a    b"),
+            (Ids{root["model"]["vocab"]["▁"], root["model"]["vocab"]["a"], 400,
+                 root["model"]["vocab"]["▁"], root["model"]["vocab"]["b"]}));
+}
+
+TEST_F(TokenizerKindsTest, WhatJoinsCharactersIsOfAWord) {
+  Json root = spaced();
+  root["normalizer"] = nullptr;
+  root["pre_tokenizer"] = {{"type", "Whitespace"}};
+  root["model"]["byte_fallback"] = false;
+  const Tokenizer tokenizer = load(root);
+  // Unknown characters of a word are one: "\u200d" is a word, "☃" before it and behind are others.
+  EXPECT_EQ(tokenizer.encode("☃\u200d☃"), (Ids{0, 0, 0}));
+  EXPECT_EQ(tokenizer.encode("é\u200d\u200cé"), Ids{0});
+}
+
+TEST_F(TokenizerKindsTest, NumbersOfLatin1AreOfAWordByItselfAlone) {
+  // Of Oniguruma's \w, which differs inside a class.
+  auto cut = [](const std::string &regex, const std::string &text) {
+    Result<Regex> made = Regex::compile(regex);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    Regex::Scratch scratch;
+    return replaceAll(*made, text, "#", scratch);
+  };
+  EXPECT_EQ(cut(R"(\w+)", "a²b ¾"), "# #");
+  EXPECT_EQ(cut(R"([\w]+)", "a²b ¾"), "#²# ¾");
+  EXPECT_EQ(cut(R"(\W)", "²-½"), "²#½");
+  EXPECT_EQ(cut(R"(b\b)", "b² b-"), "b² #-");
+}
+
+TEST_F(TokenizerKindsTest, IgnoredMergesFindAWordWithoutItsSuffix) {
+  Json root = spaced();
+  root["normalizer"] = nullptr;
+  root["pre_tokenizer"] = {{"type", "WhitespaceSplit"}};
+  Json &model = root["model"];
+  model["end_of_word_suffix"] = "</w>";
+  model["byte_fallback"] = false;
+  const int suffixed = int(model["vocab"].size());
+  model["vocab"]["b</w>"] = suffixed;
+  auto id = [&](const char *name) { return model["vocab"][name].get<int>(); };
+  EXPECT_EQ(load(root).encode("b cb"), (Ids{suffixed, id("c"), suffixed}));
+  model["ignore_merges"] = true;
+  EXPECT_EQ(load(root).encode("b cb"), (Ids{id("b"), id("c"), suffixed}));
+}
+
+TEST_F(TokenizerKindsTest, BytesAreCharactersToWhatFollows) {
+  Json root = spaced();
+  root["decoder"] = {{"type", "Sequence"},
+                     {"decoders",
+                      {{{"type", "ByteFallback"}},
+                       {{"type", "Replace"}, {"pattern", {{"String", "é"}}}, {"content", "e"}}}}};
+  const Tokenizer tokenizer = load(root);
+  auto id = [&](const char *name) { return root["model"]["vocab"][name].get<int>(); };
+  EXPECT_EQ(tokenizer.decode(Ids{id("a"), id("<0xC3>"), id("<0xA9>"), id("b")}), "aeb");
+}
+
+TEST_F(TokenizerKindsTest, WordPieceDecodesAsWritten) {
+  Json root = spaced();
+  Json &vocab = root["model"]["vocab"];
+  for (const char *name : {"##s", ".", "n't", "do not"})
+    vocab[name] = int(vocab.size());
+  auto id = [&](const char *name) { return vocab[name].get<int>(); };
+  const Ids ids = {id("a"), id("##s"), id("b"), id("n't"), id("do not"), id(".")};
+  root["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", false}};
+  EXPECT_EQ(load(root).decode(ids), "as b n't do not .");
+  root["decoder"]["cleanup"] = true;
+  EXPECT_EQ(load(root).decode(ids), "as bn't don't.");
 }
 
 TEST_F(TokenizerKindsTest, UnigramTakesTheBestSum) {
