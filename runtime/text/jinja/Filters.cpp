@@ -377,6 +377,8 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
     {"last", [](auto &v, auto &, auto &) { return endOf(v.items(), false); }},
     {"items",
      [](auto &v, auto &, auto &b) {
+       if (!v.isUndefined() && !v.isDict())
+         throw Error{std::string(v.kind()) + " has no items"};
        return v.isUndefined() ? Value(List()) : attribute(v, "items", b).function()({});
      }},
     {"string", [](auto &v, auto &, auto &) { return Value(v.text()); }},

@@ -409,9 +409,10 @@ private:
       budget_.spend(items.size());
       return items;
     }
-    if (e.name == "*" && (left.isString() || left.isList()) && right.isInteger())
+    auto counts = [](const Value &v) { return v.isInteger() || v.isBool(); };
+    if (e.name == "*" && (left.isString() || left.isList()) && counts(right))
       return repeated(left, right.integer());
-    if (e.name == "*" && (right.isString() || right.isList()) && left.isInteger())
+    if (e.name == "*" && (right.isString() || right.isList()) && counts(left))
       return repeated(right, left.integer());
     if (!left.isNumber() || !right.isNumber())
       throw Error{std::string(left.kind()) + " " + e.name + " " + right.kind() + " has no meaning",

@@ -51,6 +51,9 @@ TEST(ChatTemplateTest, ErrorsNameTheLine) {
   EXPECT_PRED_FORMAT2(IsSubstring, "line 3: the filter nope is not known",
                       rendered("\n\n{{ 1 | nope }}"));
   EXPECT_PRED_FORMAT2(IsSubstring, "has no \"b\"", rendered("{{ a.b }}"));
+  for (const char *value : {"'ab'", "1.5", "none", "[1]", "range"})
+    EXPECT_PRED_FORMAT2(IsSubstring, "has no items",
+                        rendered(std::string("{{ ") + value + " | items }}"));
   for (const char *broken :
        {"{% if x %}", "{{ 1 + }}", "{% endif %}", "{{ 'a }}", "{% include 'x' %}",
         "{% for x %}{% endfor %}", "{{ (1 }}", "{# x", "{% break %}"})
