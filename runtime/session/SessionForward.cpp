@@ -360,11 +360,26 @@ bool reads(const plan::FunctionT &forward, const plan::ExportedPortT &exported) 
   });
 }
 
+/// Tokens of each sequence where the export fixed them.
+std::optional<int64_t> fixedLength(const plan::FunctionT &forward) {
+  for (const auto &port : forward.inputs)
+    if (port->role == plan::Role::Ids && port->shape.size() == 2)
+      if (const std::vector<int64_t> &code = port->shape[1]->code;
+          code.size() == 2 && code[0] == int64_t(ExprOp::Push))
+        return code[1];
+  return std::nullopt;
+}
+
 /// The inputs of the exported graph for sequences of one length without a past.
 Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::FunctionT *forward,
                                          std::span<const Tokens> sequences) {
   int64_t batch = static_cast<int64_t>(sequences.size());
   int64_t n = static_cast<int64_t>(sequences[0].size());
+  if (const auto fixed = forward ? fixedLength(*forward) : std::nullopt; fixed && *fixed != n)
+    return Status(Code::Usage, "a text of " + std::to_string(n) +
+                                   " tokens is given, the model was exported for exactly " +
+                                   std::to_string(*fixed) +
+                                   "; export it with an open length, by dynamic axes or shapes");
   std::vector<HostTensor> inputs;
   for (const auto &port : meta.exported_inputs) {
     HostTensor values(plan::DType::I32, {batch, n});

@@ -525,5 +525,24 @@ TEST_F(SessionTest, AnInputOfUnknownMeaningHasAWayOut) {
       << status.message();
 }
 
+TEST_F(SessionTest, AnExportOfAnotherLengthSaysSo) {
+  meta().kv.reset();
+  Session &s = open();
+  auto &forward = *backend_->functions_[0];
+  backend_->functions_.resize(1);
+  forward.inputs.resize(2);
+  for (auto &input : forward.inputs)
+    if (input->role == plan::Role::Ids)
+      input->shape[1] = std::make_unique<plan::ExprT>(constantExpr(16));
+  GenerateOptions options;
+  options.maxNewTokens = 3;
+  const Status status = s.generate(std::vector<Tokens>{{1, 2}}, options).status();
+  EXPECT_EQ(status.code(), Code::Usage);
+  EXPECT_NE(status.message().find("a text of 2 tokens is given, the model was exported for exactly "
+                                  "16; export it with an open length"),
+            std::string::npos)
+      << status.message();
+}
+
 } // namespace
 } // namespace gpt2c::rt
