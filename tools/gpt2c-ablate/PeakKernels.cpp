@@ -26,7 +26,7 @@ llvm::Expected<std::vector<char>> peakKernels(llvm::StringRef capability) {
   auto images = buildKernels(**nvrtc, {{"peak.cu", source.str()}}, {{archOf(c)}}, cache);
   if (!images)
     return images.takeError();
-  return std::vector<char>(images->front().begin(), images->front().end());
+  return std::move(images->front().bytes);
 }
 
 } // namespace gpt2c
