@@ -418,9 +418,9 @@ Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::Fu
           break;
         }
       return Status(Code::Unsupported,
-                    "the plan cannot run a text: it has no KV state, and what to give for the "
-                    "graph's input '" +
-                        port->name +
+                    std::string(meta.kv ? "the plan cannot run a whole text through @forward: "
+                                        : "the plan cannot run a text: it has no KV state, and ") +
+                        "what to give for the graph's input '" + port->name +
                         "' is not known. Export the model with token ids alone, or with a mask "
                         "[batch, tokens], position ids and growing past keys and values beside "
                         "them; gpt2c-run --test-data and Session.forward take any inputs");

@@ -90,8 +90,9 @@ protected:
       expectEqual((*outputs)[i], expected[i]);
     }
     const Tensor &first = (*outputs)[0];
-    if (bits)
+    if (bits) {
       EXPECT_EQ(std::memcmp(first.raw(), expected[0].raw(), expected[0].bytes()), 0);
+    }
   }
 
   std::string bytes;
