@@ -42,7 +42,7 @@ CONVERSATIONS = [
 ]
 
 EXPRESSIONS = [
-    "s | items", "f | items", "s * true", "x * false", "none | items",
+    "s | items | list", "f | items | list", "none | items | list", "s * true", "x * false",
     "x | sort", "s.strip()", "s | trim | length", "d | items | list", "d.a", "d['a'][2]",
     "n // 2", "n % 3", "f * 2", "d | tojson", "d | length", "x[1:]", "x | map('string') | list",
     "s.upper()", "x | select('odd') | list", "x | select('gt', 1) | list",
