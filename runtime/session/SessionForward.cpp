@@ -417,13 +417,16 @@ Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::Fu
           values = std::move(*empty);
           break;
         }
-      return Status(Code::Unsupported,
-                    std::string(meta.kv ? "the plan cannot run a whole text through @forward: "
-                                        : "the plan cannot run a text: it has no KV state, and ") +
-                        "what to give for the graph's input '" + port->name +
-                        "' is not known. Export the model with token ids alone, or with a mask "
-                        "[batch, tokens], position ids and growing past keys and values beside "
-                        "them; gpt2c-run --test-data and Session.forward take any inputs");
+      return Status(
+          Code::Unsupported,
+          (meta.kv ? "the plan cannot run a whole text through @forward: what to give for the "
+                     "graph's input '"
+                   : "the plan cannot run a text: it has no KV state, and what to give for the "
+                     "graph's input '") +
+              port->name +
+              "' is not known. Export the model with token ids alone, or with a mask [batch, "
+              "tokens], position ids and growing past keys and values beside them; gpt2c-run "
+              "--test-data and Session.forward take any inputs");
     }
     Result<HostTensor> exported = convert(std::move(values), port->dtype);
     if (!exported)
