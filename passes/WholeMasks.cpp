@@ -15,7 +15,6 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
-#include <array>
 #include <limits>
 
 namespace gpt2c {
@@ -72,11 +71,15 @@ static const Value *scoresOf(const Meeting &m) {
   return m.op->operand(constantOp(m.op->operand(A)) ? B : A);
 }
 
+/// Numbers for each query and key that are not called a mask may be anything that is added.
 static bool isWholeMask(const Value &a, const KvInterface &io) {
   const Dim &seq = io.ids->type.shape[1];
   const unsigned rank = unsigned(a.type.rank());
-  return rank >= 2 && rank <= 4 && &a != io.ids && &a != io.positionIds && seq.asSymbol() &&
-         a.type.shape[rank - 2] == seq && !a.type.shape.back().isConstant() && !a.uses().empty();
+  const bool isMask =
+      a.type.dtype == DType::Bool || llvm::StringRef(a.name).contains_insensitive("mask");
+  return isMask && rank >= 2 && rank <= 4 && &a != io.ids && &a != io.positionIds &&
+         seq.asSymbol() && a.type.shape[rank - 2] == seq && !a.type.shape.back().isConstant() &&
+         !a.uses().empty();
 }
 
 static std::optional<MaskInput> maskInput(Function &f, const KvInterface &io) {
@@ -89,7 +92,7 @@ static std::optional<MaskInput> maskInput(Function &f, const KvInterface &io) {
     if (mask.meetings.empty() || found)
       return std::nullopt;
     const Value *scores = scoresOf(mask.meetings.front());
-    if (scores->type.rank() < 2)
+    if (!scores || scores->type.rank() < 2)
       return std::nullopt;
     mask.keys = scores->type.shape.back();
     found = std::move(mask);
@@ -166,7 +169,7 @@ static llvm::Error fillMask(Function &f, const MaskInput &mask, double keep, dou
       return e;
   }
   const Shape shape = argument->type.shape;
-  const Dim seq = shape[shape.size() - 2], keys = shape.back();
+  const Dim &seq = shape[shape.size() - 2], &keys = shape.back();
   Builder b(f, f.ops().front().get());
   auto numbers = [&](const Dim &from, const Dim &to, const Dims &as) -> llvm::Expected<Value *> {
     auto range = b.value(OpCode::Range, {},
