@@ -4,13 +4,12 @@
 
 #include "templates/attention/kv_append/kv_append.cuh"
 #include "templates/decode_step/common/barrier.cuh"
-#include "templates/decode_step/common/channel.cuh"
 #include "templates/decode_step/common/config.cuh"
+#include "templates/decode_step/common/exchange.cuh"
 #include "templates/decode_step/common/record.cuh"
 #include "templates/device/int8.cuh"
 #include "templates/device/tma.cuh"
 #include "templates/device/wgmma.cuh"
-#include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c::clusters {
 
@@ -23,9 +22,8 @@ using persistent::Words;
 
 constexpr int ranks = persistent::clusterBlocks, headDim = persistent::clusterHeadDim,
               keyTile = persistent::clusterKeys;
-constexpr int readers = 8;                           ///< warps of the vocabulary
-constexpr int choosers = persistent::maxBlocks / 32; ///< warps that look for the best logit
-constexpr int digits = 3; ///< of x, 8 bits each, where the vocabulary is int8
+constexpr int readers = 8; ///< warps of the vocabulary
+constexpr int digits = 3;  ///< of x, 8 bits each, where the vocabulary is int8
 
 /// So small are the weights that the ring has more than a layer: keys, values and the weights of
 /// second products are loaded ahead of the wait for x.
@@ -161,7 +159,7 @@ template <typename C, bool Several = (C::Sequences > 1)> struct Shared {
   alignas(16) float tops[L::warps];
   float newScore;
   u64 best[L::warps];
-  alignas(16) u64 choice[choosers]; ///< the best of 32 blocks each
+  alignas(16) u64 choice[persistent::choosers]; ///< the best of 32 blocks each
   u64 full[C::Slots], empty[C::Slots];
   u64 arrived[4];
   u64 chosen; ///< the step's token has been

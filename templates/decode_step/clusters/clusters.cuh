@@ -80,7 +80,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
       embed(embedding, past + s);
 #pragma unroll 1
       for (int half = 1; half < 2 * layers; half++)
-        receive(shared.records.record[half].template as<HalfRecord>(), true);
+        receive<true>(shared.records.record[half].template as<HalfRecord>());
       turn += layers;
       sync<3, warps>();
       if (threadIdx.x == 0)

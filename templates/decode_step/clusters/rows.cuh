@@ -236,23 +236,9 @@ template <typename C> struct RowsStep : Step<C> {
                         (source * ranks + rank) * L::slice + warp * 8 + lane % 8;
     const float2 bias = persistent::loadEarly(half.bias + rank * L::slice + column());
     uint4 v[groups][loads] = {};
-    Patience patience;
-    bool missing;
-    do {
-      missing = false;
-#pragma unroll
-      for (int n = 0; n < groups; n++)
-#pragma unroll
-        for (int i = 0; i < loads; i++)
-          persistent::loadGroup(v[n][i], from + (n * C::Heads + i * 4) * ranks * L::slice,
-                                source + i * 4 < C::Heads && (v[n][i].y == 0 || v[n][i].w == 0));
-#pragma unroll
-      for (int n = 0; n < groups; n++)
-#pragma unroll
-        for (int i = 0; i < loads; i++)
-          missing |= source + i * 4 < C::Heads && (v[n][i].y == 0 || v[n][i].w == 0);
-      patience.spend();
-    } while (__any_sync(fullWarp, missing));
+    persistent::receivePieces(
+        v, [&](int n, int i) { return from + (n * C::Heads + i * 4) * ranks * L::slice; },
+        [&](int, int i) { return source + i * 4 < C::Heads; });
     // Of words 0 .. 3: columns 0 and 1 of rows 0 and 1, then of rows 2 and 3.
     const bool late = lane & 16, odd = lane & 8;
 #pragma unroll

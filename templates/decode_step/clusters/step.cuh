@@ -204,7 +204,8 @@ template <typename C> struct Step {
   }
   /// Adds what the clusters have published behind a half to the residual. A spare cluster does not
   /// look as often, but for the last half.
-  __device__ __forceinline__ void receive(const HalfRecord<Words> &half, bool spare = false) {
+  template <bool Spare = false>
+  __device__ __forceinline__ void receive(const HalfRecord<Words> &half) {
     // A quarter of a warp has a quarter of the sources.
     constexpr int each = ceilDiv(C::Heads, 4);
     const int first = lane / 8 * each;
@@ -215,25 +216,9 @@ template <typename C> struct Step {
 #pragma unroll
     for (int i = 0; i < L::passes; i++)
       bias[i] = __uint_as_float(persistent::loadWord(half.bias + column(i)));
-    Patience patience;
-    bool missing;
-    do {
-      missing = false;
-#pragma unroll
-      for (int i = 0; i < L::passes; i++)
-#pragma unroll
-        for (int j = 0; j < each; j++)
-          persistent::loadWord(v[i][j], from + i * warps * 8 * C::Heads + j * 8,
-                               first + j < C::Heads && v[i][j] == 0);
-#pragma unroll
-      for (int i = 0; i < L::passes; i++)
-#pragma unroll
-        for (int j = 0; j < each; j++)
-          missing |= first + j < C::Heads && v[i][j] == 0;
-      patience.spend();
-      if (spare)
-        __nanosleep(100);
-    } while (__any_sync(fullWarp, missing));
+    auto at = [&](int i, int j) { return from + i * warps * 8 * C::Heads + j * 8; };
+    auto wanted = [&](int, int j) { return first + j < C::Heads; };
+    persistent::receivePieces<Spare ? 100 : 0>(v, at, wanted);
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
       float sum = 0.0f;

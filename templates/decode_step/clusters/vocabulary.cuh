@@ -331,7 +331,7 @@ template <typename C>
 __device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step,
                                                 const ClusterEmbedRecord<Words> &embedding,
                                                 unsigned third) {
-  static_assert(choosers <= warps);
+  static_assert(persistent::choosers <= warps);
   if (warp == 0) {
     const u64 best = tile::warpLargest(lane < warps ? shared.best[lane] : 0);
     if (lane < ranks)
@@ -346,24 +346,8 @@ __device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step,
           asm volatile("prefetch.global.L2 [%0];" ::"l"(row + i));
     }
   }
-  if (warp < choosers) {
-    u64 key = 0;
-    Patience patience;
-    const u64 *const keys = choiceCopy<C>(step, third, rank) + thread;
-    while (key == 0 && thread < (int)gridDim.x) {
-      key = persistent::acquirePair(keys);
-      patience.spend();
-    }
-    __syncwarp();
-    key = tile::warpLargest(key);
-    if (lane == 0)
-      shared.choice[warp] = key;
-  }
-  sync<1, warps + 1>();
-  u64 best = 0;
-#pragma unroll
-  for (int i = 0; i < choosers; i++)
-    best = max(best, shared.choice[i]);
+  const u64 best = persistent::largestOfBlocks(choiceCopy<C>(step, third, rank), thread,
+                                               shared.choice, [] { sync<1, warps + 1>(); });
   token = Drawn<C>(shared.records.vocabulary(), 0).tokenOf(best);
 }
 #endif

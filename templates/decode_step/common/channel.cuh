@@ -56,6 +56,13 @@ __device__ __forceinline__ void loadWord(unsigned &v, const void *p, bool valid)
                : "l"(p), "r"((unsigned)valid)
                : "memory");
 }
+__device__ __forceinline__ void loadPair(u64 &v, const void *p, bool valid) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"
+               "@p ld.relaxed.gpu.global.u64 %0, [%1];\n\t}"
+               : "+l"(v)
+               : "l"(p), "r"((unsigned)valid)
+               : "memory");
+}
 /// A group: all of its words are written or none, as aligned accesses of 16 bytes are not divided
 /// on these architectures. v stays where `valid` is false.
 __device__ __forceinline__ void loadGroup(uint4 &v, const void *p, bool valid) {

@@ -3,14 +3,13 @@
 
 #include "templates/attention/kv_append/kv_append.cuh"
 #include "templates/decode_step/common/barrier.cuh"
-#include "templates/decode_step/common/channel.cuh"
 #include "templates/decode_step/common/config.cuh"
+#include "templates/decode_step/common/exchange.cuh"
 #include "templates/decode_step/common/record.cuh"
 #include "templates/decode_step/shares/shares.h"
 #include "templates/device/int8.cuh"
 #include "templates/device/tma.cuh"
 #include "templates/device/wgmma.cuh"
-#include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c::shares {
 
@@ -21,7 +20,6 @@ using persistent::Patience;
 using persistent::Record;
 using persistent::Words;
 
-constexpr int choosers = persistent::maxBlocks / 32; ///< warps that look for the best logit
 constexpr float leastScore = -1e30f;
 
 /// The division of shares.h, as constants.
@@ -174,7 +172,7 @@ template <typename C> struct Shared {
   alignas(8) float out[warps + 1][C::HeadDim];
   float2 softmax[warps + C::HeadsEach]; ///< the last those of heads with the new token
   u64 best[warps];
-  u64 choice[choosers]; ///< the best of 32 blocks each
+  u64 choice[persistent::choosers]; ///< the best of 32 blocks each
   u64 full[C::Slots], empty[C::Slots];
   u64 arrived[4];
   u64 chosen; ///< the step's token has been

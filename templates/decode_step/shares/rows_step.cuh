@@ -62,9 +62,6 @@ template <typename C> struct RowsStep : Step<C> {
     return reinterpret_cast<char *>(half.partials.word) + offset +
            ((source * ranks + place.rank) * sliceTiles + tile) * 256;
   }
-  static __device__ __forceinline__ bool written(const uint4 &v) {
-    return v.x != 0 && v.y != 0 && v.z != 0 && v.w != 0;
-  }
   /// Adds what `sources` clusters, at most Most, have published behind a half to x.
   template <int Most>
   __device__ __forceinline__ void receiveRows(const HalfRecord<Words> &half, int sources) {
@@ -78,24 +75,13 @@ template <typename C> struct RowsStep : Step<C> {
       const int first = (int)threadIdx.x % parts + begin * parts;
       const char *const from = partialTile(half, first, unit() / 16) + unit() % 16 * 16;
       constexpr int distance = parts * ranks * sliceTiles * 256;
-      uint4 v[together] = {};
-      Patience patience;
-      bool missing;
-      do {
-        missing = false;
-#pragma unroll
-        for (int i = 0; i < together; i++) {
-          const bool wanted = inside() && begin + i < each && first + i * parts < sources;
-          persistent::loadGroup(v[i], from + i * distance, wanted && !written(v[i]));
-        }
-#pragma unroll
-        for (int i = 0; i < together; i++)
-          missing |= inside() && begin + i < each && first + i * parts < sources && !written(v[i]);
-        patience.spend();
-      } while (__any_sync(fullWarp, missing));
+      uint4 v[1][together] = {};
+      persistent::receivePieces(
+          v, [&](int, int i) { return from + i * distance; },
+          [&](int, int i) { return inside() && begin + i < each && first + i * parts < sources; });
 #pragma unroll
       for (int i = 0; i < together; i++) {
-        const unsigned word[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
+        const unsigned word[4] = {v[0][i].x, v[0][i].y, v[0][i].z, v[0][i].w};
 #pragma unroll
         for (int j = 0; j < 4; j++) {
           const float2 part = Mma<T>::unpack(word[j]);

@@ -224,24 +224,9 @@ template <typename C> struct Step {
       scale[i] = persistent::loadEarly(half.scales + place.rank * L::slice +
                                        min(column(i), place.columns - 2));
     const char *const from = partial(half, sources, g, column(0));
-    Patience patience;
-    bool missing;
-    do {
-      missing = false;
-#pragma unroll
-      for (int i = 0; i < L::passes; i++)
-#pragma unroll
-        for (int j = 0; j < each; j++) {
-          const bool wanted = inside(i) && g + 8 * j < sources;
-          loadPart(v[i][j], from + (i * warps * sources + 8 * j) * 32, wanted && !written(v[i][j]));
-        }
-#pragma unroll
-      for (int i = 0; i < L::passes; i++)
-#pragma unroll
-        for (int j = 0; j < each; j++)
-          missing |= inside(i) && g + 8 * j < sources && !written(v[i][j]);
-      patience.spend();
-    } while (__any_sync(fullWarp, missing));
+    persistent::receivePieces(
+        v, [&](int i, int j) { return from + (i * warps * sources + 8 * j) * 32; },
+        [&](int i, int j) { return inside(i) && g + 8 * j < sources; });
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
       float2 sum = {};
@@ -263,17 +248,6 @@ template <typename C> struct Step {
         residual[i].y += sum.y + bias[i].y;
       }
     }
-  }
-  static __device__ __forceinline__ bool written(u64 pair) {
-    return (unsigned)pair != 0 && pair >> 32 != 0;
-  }
-  /// v stays where `valid` is false.
-  static __device__ __forceinline__ void loadPart(u64 &v, const void *p, bool valid) {
-    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"
-                 "@p ld.relaxed.gpu.global.u64 %0, [%1];\n\t}"
-                 : "+l"(v)
-                 : "l"(p), "r"((unsigned)valid)
-                 : "memory");
   }
   template <bool Gained>
   __device__ __forceinline__ void loadGain(const FirstProduct<Words> &product,

@@ -73,30 +73,14 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
 /// as loads that acquire follow each other.
 template <typename C>
 __device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step, unsigned third) {
-  static_assert(choosers <= warps);
+  static_assert(persistent::choosers <= warps);
   if (warp == 0) {
     const u64 best = tile::warpLargest(lane < warps ? shared.best[lane] : 0);
     if (lane < ranks)
       persistent::contributePair(choiceCopy(step, third, lane) + blockIdx.x, best);
   }
-  if (warp < choosers) {
-    u64 key = 0;
-    Patience patience;
-    const u64 *const keys = choiceCopy(step, third, place.rank) + threadIdx.x;
-    while (key == 0 && threadIdx.x < gridDim.x) {
-      key = persistent::acquirePair(keys);
-      patience.spend();
-    }
-    __syncwarp();
-    key = tile::warpLargest(key);
-    if (lane == 0)
-      shared.choice[warp] = key;
-  }
-  sync<3, warps>();
-  u64 best = 0;
-#pragma unroll
-  for (int i = 0; i < choosers; i++)
-    best = max(best, shared.choice[i]);
+  const u64 best = persistent::largestOfBlocks(choiceCopy(step, third, place.rank), threadIdx.x,
+                                               shared.choice, [] { sync<3, warps>(); });
   token = best >> 32 == 0 ? 0 : tile::indexOf(best);
 }
 #endif

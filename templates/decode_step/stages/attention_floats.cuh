@@ -22,18 +22,8 @@ template <typename C> struct AttentionKeyLanes {
   /// The lane's elements of a row of a channel.
   __device__ __forceinline__ void receive(const X *from, float (&to)[elements]) const {
     uint4 words[perLane] = {};
-    persistent::Patience patience;
-    bool missing;
-    do {
-      missing = false;
-#pragma unroll
-      for (int i = 0; i < perLane; i++)
-        persistent::loadGroup(words[i], from + offset(i), inside(i));
-#pragma unroll
-      for (int i = 0; i < perLane; i++)
-        missing |= inside(i) && !persistent::written(words[i]);
-      patience.spend();
-    } while (__any_sync(fullWarp, missing));
+    persistent::receiveGroups(
+        words, [&](int i) { return from + offset(i); }, [&](int i) { return inside(i); });
 #pragma unroll
     for (int d = 0; d < elements; d++)
       to[d] = inside(d / v) ? toFloat(reinterpret_cast<const X *>(&words[d / v])[d % v]) : 0.0f;

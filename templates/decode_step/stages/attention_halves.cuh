@@ -19,18 +19,8 @@ template <typename C> struct AttentionLanes {
 
   /// Row 0 of an operand of mma16816, or column 0 of the other: lanes with g = 0.
   __device__ __forceinline__ void receive(const __half *from, uint4 (&to)[pieces]) const {
-    persistent::Patience patience;
-    bool missing;
-    do {
-      missing = false;
-#pragma unroll
-      for (int i = 0; i < pieces; i++)
-        persistent::loadGroup(to[i], from + piece(i), g == 0 && inPiece(i));
-#pragma unroll
-      for (int i = 0; i < pieces; i++)
-        missing |= g == 0 && inPiece(i) && !persistent::written(to[i]);
-      patience.spend();
-    } while (__any_sync(fullWarp, missing));
+    persistent::receiveGroups(
+        to, [&](int i) { return from + piece(i); }, [&](int i) { return g == 0 && inPiece(i); });
   }
   /// Column j of lane t: the score of key 2 t + j. The second half of a vector of q lies in row 8.
   __device__ __forceinline__ void scores(const uint4 (&q)[pieces], const uint4 (&k)[pieces],

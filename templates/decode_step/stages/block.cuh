@@ -2,7 +2,7 @@
 #pragma once
 
 #include "templates/decode_step/common/barrier.cuh"
-#include "templates/decode_step/common/channel.cuh"
+#include "templates/decode_step/common/exchange.cuh"
 #include "templates/decode_step/common/record.cuh"
 
 namespace gpt2c::persistent {

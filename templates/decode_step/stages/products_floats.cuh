@@ -27,24 +27,25 @@ template <typename C> struct Slice<C, float> {
     };
     uint4 group[P::count] = {};
     u64 of[splits > 1 ? P::count : 1];
-    Patience patience;
-    bool missing;
-    do {
-      missing = false;
+    auto load = [&] {
 #pragma unroll
       for (int i = 0; i < P::count; i++) {
         loadGroup(group[i], from + place(i), pieces.inside(i));
         if constexpr (splits > 1)
           of[i] = loadPair(maxima + 2 * head(i));
       }
+    };
+    auto missing = [&] {
+      bool some = false;
 #pragma unroll
       for (int i = 0; i < P::count; i++) {
-        missing |= pieces.inside(i) && !written(group[i]);
+        some |= pieces.inside(i) && !written(group[i]);
         if constexpr (splits > 1)
-          missing |= of[i] >> 32 == 0;
+          some |= of[i] >> 32 == 0;
       }
-      patience.spend();
-    } while (__any_sync(fullWarp, missing));
+      return some;
+    };
+    persistent::receive(load, missing);
 #pragma unroll
     for (int i = 0; i < P::count; i++) {
       x[i] = *reinterpret_cast<const float4 *>(&group[i]);

@@ -38,10 +38,7 @@ template <typename C> struct Slice<C, __half> {
                          : head(i, m) * C::HeadDim + pieces.k(i) % C::HeadDim;
     };
     u64 of[splits > 1 ? P::count : 1][tiles] = {};
-    Patience patience;
-    bool missing;
-    do {
-      missing = false;
+    auto load = [&] {
 #pragma unroll
       for (int i = 0; i < P::count; i++)
 #pragma unroll
@@ -50,16 +47,20 @@ template <typename C> struct Slice<C, __half> {
           if constexpr (splits > 1)
             of[i][m] = loadPair(maxima + 2 * head(i, m));
         }
+    };
+    auto missing = [&] {
+      bool some = false;
 #pragma unroll
       for (int i = 0; i < P::count; i++)
 #pragma unroll
         for (int m = 0; m < tiles; m++) {
-          missing |= mine(i, m) && !written(x[i][m]);
+          some |= mine(i, m) && !written(x[i][m]);
           if constexpr (splits > 1)
-            missing |= of[i][m] >> 32 == 0;
+            some |= of[i][m] >> 32 == 0;
         }
-      patience.spend();
-    } while (__any_sync(fullWarp, missing));
+      return some;
+    };
+    persistent::receive(load, missing);
     if constexpr (splits > 1)
 #pragma unroll
       for (int i = 0; i < P::count; i++)
