@@ -101,6 +101,15 @@ void KernelWriter::pass(const llvm::Twine &expression) {
   passed_ += (passed_.empty() ? "" : ", ") + expression.str();
 }
 
+void KernelWriter::group(llvm::function_ref<void()> parts) {
+  std::string before = std::move(passed_);
+  passed_.clear();
+  parts();
+  const std::string grouped = std::move(passed_);
+  passed_ = std::move(before);
+  pass("{" + grouped + "}");
+}
+
 void KernelWriter::value(llvm::StringRef type, llvm::StringRef name, bool present,
                          llvm::StringRef absent) {
   pass(present ? declare(type, name) : absent.str());

@@ -5,6 +5,7 @@
 #include "codegen/KernelSource.h"
 #include "ir/Type.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/Twine.h"
 
 namespace gpt2c {
@@ -51,6 +52,8 @@ public:
   void map(llvm::StringRef name);
   /// An argument of the call that is no parameter.
   void pass(const llvm::Twine &expression);
+  /// What `parts` passes is one argument of the call, a struct in braces.
+  void group(llvm::function_ref<void()> parts);
   /// A parameter that stands in an expression; returns its name.
   std::string declare(llvm::StringRef type, llvm::StringRef name);
   /// The kernel computes what it can without this one where it is null.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/decode_step/common/channel.cuh"
+#include "templates/decode_step/common/records.h"
 #include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c::persistent {
@@ -25,9 +26,7 @@ __device__ __forceinline__ void receive(Load &&load, Missing &&missing) {
 /// Whether a piece of partial sums has come: one word, or pairs of words that are written as a whole.
 __device__ __forceinline__ bool whole(unsigned word) { return word != 0; }
 __device__ __forceinline__ bool whole(u64 pair) { return pair >> 32 != 0; }
-__device__ __forceinline__ bool whole(const uint4 &v) {
-  return v.y != 0 && v.w != 0;
-}
+__device__ __forceinline__ bool whole(const uint4 &v) { return v.y != 0 && v.w != 0; }
 __device__ __forceinline__ void loadWhere(unsigned &v, const void *p, bool valid) {
   loadWord(v, p, valid);
 }

@@ -23,7 +23,7 @@ KernelSource linearInt8(llvm::StringRef name, const LinearInt8Config &c, const E
   passOperandsAndK(w, Scalar::I8, Scalar::I8, c.y);
   passGroups(w, c.xGroup, c.yGroup);
   passSplitK(w, c.splitK);
-  passBlock(w);
+  passTileIndex(w);
   passShared(w, "signed char");
   w.pass(writeEpilogue(w, epilogue));
   const unsigned blocks = c.xGroup == 0 ? (c.bn <= 128 ? 2 : 0) : c.bm * c.bn <= 64 * 128 ? 3 : 0;

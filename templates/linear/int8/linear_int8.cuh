@@ -23,6 +23,7 @@
 #pragma once
 
 #include "templates/linear/parts/linear_store_quantised.cuh"
+#include "templates/linear/parts/operands.cuh"
 #include "templates/linear/wgmma/linear_wgmma.cuh"
 
 namespace gpt2c {
@@ -124,11 +125,16 @@ namespace tile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void linearInt8(const i8 *x, const i8 *__restrict__ w, typename C::Y *y,
-                                           int m, int n, int k, const float *xScale, float *yScale,
-                                           float *partial, unsigned *counters, int tileM, int tileN,
-                                           int split, i8 *shared, const Epilogue &epilogue) {
+                                           Sizes sizes, GroupScales scales, SplitSums splits,
+                                           TileIndex index, i8 *shared, const Epilogue &epilogue) {
   using L = LinearInt8<C>;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const int m = sizes.m, n = sizes.n, k = sizes.k;
+  const float *const xScale = scales.x;
+  float *const yScale = scales.y;
+  float *const partial = splits.partial;
+  unsigned *const counters = splits.counters;
+  const int tileM = index.m, tileN = index.n, split = index.split;
   shared += (1024 - sharedAddress(shared) % 1024) % 1024;
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
@@ -233,8 +239,7 @@ __device__ __forceinline__ void linearInt8(const i8 *x, const i8 *__restrict__ w
   using Other = Int8WithoutWgmma<C>;
   static_assert(LinearMma<Other>::threads == L::threads &&
                 LinearMma<Other>::sharedBytes <= L::sharedBytes);
-  linearMma<Other>(x, w, y, m, n, k, xScale, yScale, partial, counters, tileM, tileN, split, shared,
-                   epilogue);
+  linearMma<Other>(x, w, y, sizes, scales, splits, index, shared, epilogue);
 #endif
 }
 

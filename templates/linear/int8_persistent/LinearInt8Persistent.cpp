@@ -12,7 +12,7 @@ KernelSource linearInt8Persistent(llvm::StringRef name, const LinearInt8TmaConfi
                                   const Epilogue &epilogue) {
   return int8TurnsKernel({name, "templates/linear/int8_persistent/linear_int8_persistent.cuh",
                           "tile::linearInt8Persistent"},
-                         "blockIdx.x, gridDim.x", "LinearInt8Persistent", c, epilogue);
+                         "{(int)blockIdx.x, (int)gridDim.x}", "LinearInt8Persistent", c, epilogue);
 }
 
 namespace linear_int8_persistent {

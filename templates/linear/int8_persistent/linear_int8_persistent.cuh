@@ -18,6 +18,7 @@
 #pragma once
 
 #include "templates/linear/parts/int8_turns.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -150,9 +151,12 @@ struct LinearInt8PersistentBlock : Int8TurnsBlock<C, Epilogue, Given> {
 template <typename C, typename Epilogue, typename Given = quantised::AsTheyAre>
 __device__ __forceinline__ void
 linearInt8Persistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
-                     const float *xScale, float *yScale, int block, int blocks, void *dynamicShared,
-                     const Epilogue &epilogue, const Given &given = {}) {
+                     GroupScales scales, Turn turn, void *dynamicShared, const Epilogue &epilogue,
+                     const Given &given = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const float *const xScale = scales.x;
+  float *const yScale = scales.y;
+  const int block = turn.block, blocks = turn.blocks;
   using Block = LinearInt8PersistentBlock<C, Epilogue, Given>;
   __shared__ typename Block::Ring ring;
   __shared__ Barrier staged[2], used[2], turn[2];

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "templates/linear/parts/int8_turns.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -168,9 +169,11 @@ struct LinearInt8StationaryBlock : Int8TurnsBlock<C, Epilogue, Given> {
 template <typename C, typename Epilogue, typename Given = quantised::AsTheyAre>
 __device__ __forceinline__ void
 linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
-                     const float *xScale, float *yScale, int tileM, int part, int parts,
-                     void *dynamicShared, const Epilogue &epilogue, const Given &given = {}) {
+                     GroupScales scales, int tileM, int part, int parts, void *dynamicShared,
+                     const Epilogue &epilogue, const Given &given = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const float *const xScale = scales.x;
+  float *const yScale = scales.y;
   using Block = LinearInt8StationaryBlock<C, Epilogue, Given>;
   __shared__ Barrier full[C::Stages], empty[C::Stages], xFull[LinearInt8Stationary<C>::kTiles];
   __shared__ Barrier staged[2], used[2], turn[2];

@@ -21,7 +21,7 @@ KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
   w.out("y", c.y);
   w.i32("m");
   passGroups(w, c.rowScale || c.xGroup > 0, c.yGroup);
-  passBlock(w);
+  passTileIndex(w);
   w.pass("dynamicShared");
   w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
   if (c.given != Given::None)

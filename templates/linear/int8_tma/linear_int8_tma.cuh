@@ -32,6 +32,7 @@
 #include "templates/linear/parts/linear_store.cuh"
 #include "templates/linear/parts/linear_store_halves.cuh"
 #include "templates/linear/parts/linear_store_quantised.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c::tile {
 
@@ -280,9 +281,12 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
 template <typename C, typename Epilogue, typename Given = quantised::AsTheyAre>
 __device__ __forceinline__ void
 linearInt8Tma(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &rMap, typename C::Y *y,
-              int m, const float *xScale, float *yScale, int tileM, int tileN, int split,
-              void *dynamicShared, Epilogue epilogue, const Given &given = {}) {
+              int m, GroupScales scales, TileIndex index, void *dynamicShared, Epilogue epilogue,
+              const Given &given = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const float *const xScale = scales.x;
+  float *const yScale = scales.y;
+  const int tileM = index.m, tileN = index.n, split = index.split;
   using Tile = LinearInt8TmaTile<C, Epilogue, Given>;
   __shared__ typename Tile::Ring ring;
   __shared__ typename Tile::Sums sums;

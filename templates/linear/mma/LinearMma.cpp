@@ -31,7 +31,7 @@ KernelSource linearMma(llvm::StringRef name, const LinearMmaConfig &c, const Epi
   passOperandsAndK(w, c.x, c.x, c.y);
   passGroups(w, c.xGroup, c.yGroup);
   passSplitK(w, c.splitK);
-  passBlock(w);
+  passTileIndex(w);
   passShared(w, cudaType(c.x));
   w.pass(writeEpilogue(w, epilogue));
   const unsigned shared = c.stages * (c.bm + c.bn) * (c.bk * scalarBytes(c.x) + 16);

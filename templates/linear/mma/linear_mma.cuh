@@ -28,6 +28,7 @@
 #include "templates/device/mma.cuh"
 #include "templates/linear/parts/linear_store.cuh"
 #include "templates/linear/parts/linear_store_quantised.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -108,9 +109,15 @@ __device__ __forceinline__ void addScaled(float (&acc)[TilesM][TilesN][4],
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearMma(const typename C::X *x, const typename C::X *__restrict__ w, typename C::Y *y, int m,
-          int n, int k, const float *xScale, float *yScale, float *partial, unsigned *counters,
-          int tileM, int tileN, int split, typename C::X *shared, const Epilogue &epilogue) {
+linearMma(const typename C::X *x, const typename C::X *__restrict__ w, typename C::Y *y,
+          Sizes sizes, GroupScales scales, SplitSums splits, TileIndex index, typename C::X *shared,
+          const Epilogue &epilogue) {
+  const int m = sizes.m, n = sizes.n, k = sizes.k;
+  const float *const xScale = scales.x;
+  float *const yScale = scales.y;
+  float *const partial = splits.partial;
+  unsigned *const counters = splits.counters;
+  const int tileM = index.m, tileN = index.n, split = index.split;
   using L = LinearMma<C>;
   using X = typename C::X;
   using Sum = typename MmaOf<X>::Sum;

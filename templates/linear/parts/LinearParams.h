@@ -8,25 +8,41 @@
 
 namespace gpt2c {
 
-/// x, W and y of a product and their rows.
+// The structs that functions of products take are those of templates/linear/parts/operands.cuh.
+
+/// A struct of integers.
+inline void passIntegers(KernelWriter &w, llvm::ArrayRef<llvm::StringRef> names) {
+  w.group([&] {
+    for (llvm::StringRef name : names)
+      w.i32(name);
+  });
+}
+/// x, W and y of a product, and its extent.
 inline void passOperands(KernelWriter &w, Scalar x, Scalar weights, Scalar y) {
   w.in("x", x);
   w.in("w", weights);
   w.out("y", y);
-  w.i32("m");
-  w.i32("n");
+  passIntegers(w, {"m", "n"});
 }
-/// The same where K is no constant of the template.
+/// The same where K is no constant of the template: with its sizes.
 inline void passOperandsAndK(KernelWriter &w, Scalar x, Scalar weights, Scalar y) {
-  passOperands(w, x, weights, y);
-  w.i32("k");
+  w.in("x", x);
+  w.in("w", weights);
+  w.out("y", y);
+  passIntegers(w, {"m", "n", "k"});
 }
 /// Tensor maps of x and W.
 inline void passMaps(KernelWriter &w) {
   w.map("xMap");
   w.map("wMap");
 }
-inline void passBlock(KernelWriter &w) { w.pass("blockIdx.x, blockIdx.y, blockIdx.z"); }
+/// The block's tile, whose rows go along x of the grid, or along y.
+inline void passTileIndex(KernelWriter &w, bool rowsAlongX = true) {
+  w.pass(rowsAlongX ? "{(int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z}"
+                    : "{(int)blockIdx.y, (int)blockIdx.x, (int)blockIdx.z}");
+}
+/// The block's turn at tiles.
+inline void passTurn(KernelWriter &w) { w.pass("{(int)blockIdx.x, (int)gridDim.x}"); }
 /// Dynamic shared memory, as elements of a type.
 inline void passShared(KernelWriter &w, llvm::StringRef cuda) {
   w.pass("(" + cuda + " *)dynamicShared");
@@ -42,23 +58,29 @@ inline void normMember(KernelWriter &w, FusedNorm norm) {
 /// A norm that the kernel computes.
 inline void passNorm(KernelWriter &w, FusedNorm norm, Scalar p) {
   const bool present = norm != FusedNorm::None;
-  w.in("gain", p, present);
-  w.in("shift", p, present);
-  w.value("float", "epsilon", present, "0.0f");
+  w.group([&] {
+    w.in("gain", p, present);
+    w.in("shift", p, present);
+    w.value("float", "epsilon", present, "0.0f");
+  });
 }
 /// The same for a norm that is folded into the epilogue.
 inline void passNormSums(KernelWriter &w, FusedNorm norm, Scalar p) {
   const bool present = norm != FusedNorm::None;
-  w.in("gain", p, present);
-  w.in("rowSums", Scalar::F32, present);
-  w.in("shiftSums", Scalar::F32, present);
-  w.value("float", "epsilon", present, "0.0f");
+  w.group([&] {
+    w.in("gain", p, present);
+    w.in("rowSums", Scalar::F32, present);
+    w.in("shiftSums", Scalar::F32, present);
+    w.value("float", "epsilon", present, "0.0f");
+  });
 }
 
 /// Where parts of K meet in memory.
 inline void passSplitK(KernelWriter &w, int splitK) {
-  w.out("partial", Scalar::F32, splitK > 1);
-  w.value("unsigned *", "counters", splitK > 1);
+  w.group([&] {
+    w.out("partial", Scalar::F32, splitK > 1);
+    w.value("unsigned *", "counters", splitK > 1);
+  });
 }
 
 /// Scales of the groups of quantised operands and results.
@@ -67,15 +89,19 @@ inline void groupMembers(KernelWriter &w, int xGroup, int yGroup) {
   w.constant("YGroup", yGroup);
 }
 inline void passGroups(KernelWriter &w, int xGroup, int yGroup) {
-  w.in("xScale", Scalar::F32, xGroup > 0);
-  w.out("yScale", Scalar::F32, yGroup > 0);
+  w.group([&] {
+    w.in("xScale", Scalar::F32, xGroup > 0);
+    w.out("yScale", Scalar::F32, yGroup > 0);
+  });
 }
 /// Scales of groups of weights.
 inline void passWeightScales(KernelWriter &w, int group) { w.in("wScale", Scalar::F32, group > 0); }
 /// Where the largest elements are left, y being optional then, and the rows that are drawn.
 inline void passLargest(KernelWriter &w, bool best) {
-  w.value("u64 *", "best", best);
-  w.value("const int *", "choices", best);
+  w.group([&] {
+    w.value("u64 *", "best", best);
+    w.value("const int *", "choices", best);
+  });
   if (best)
     w.optional("y");
 }

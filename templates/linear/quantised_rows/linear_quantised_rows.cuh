@@ -30,6 +30,7 @@
 
 #include "templates/device/int8.cuh"
 #include "templates/linear/parts/normalised_rows.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -282,10 +283,12 @@ template <typename C, typename Epilogue> struct LinearQuantisedRowsTile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearQuantisedRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
-                    int n, const float *__restrict__ wScale, const typename C::P *gain,
-                    const typename C::P *shift, float epsilon, int tileN, __half *shared,
-                    const Epilogue &epilogue) {
+linearQuantisedRows(const __half *x, const typename C::W *__restrict__ w, typename C::Y *y,
+                    Extent extent, const float *__restrict__ wScale, RowNorm<typename C::P> norm,
+                    int tileN, __half *shared, const Epilogue &epilogue) {
+  const int m = extent.m, n = extent.n;
+  const typename C::P *const gain = norm.gain, *const shift = norm.shift;
+  const float epsilon = norm.epsilon;
   using Tile = LinearQuantisedRowsTile<C, Epilogue>;
   __shared__ typename Tile::WarpSums warpSums;
   Tile tile({x, w, y, m, n, wScale, gain, shift, epsilon, tileN, shared, epilogue}, warpSums);

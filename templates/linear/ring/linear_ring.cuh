@@ -32,6 +32,7 @@
 // LinearRing<C>::sharedBytes. Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
 
+#include "templates/linear/parts/operands.cuh"
 #include "templates/linear/ring/linear_ring_sizes.cuh"
 
 namespace gpt2c {
@@ -411,12 +412,15 @@ template <typename C, typename Epilogue> struct LinearRingTile {
 #endif
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearRing(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
-           int n, const typename C::P *__restrict__ gain, const float *__restrict__ rowSums,
-           const float *__restrict__ shiftSums, float epsilon, int split, int block, char *shared,
-           const Epilogue &epilogue) {
+__device__ __forceinline__ void linearRing(const typename C::X *x,
+                                           const typename C::W *__restrict__ w, typename C::Y *y,
+                                           Extent extent, NormSums<typename C::P> norm, int split,
+                                           int block, char *shared, const Epilogue &epilogue) {
 #if __CUDA_ARCH__ >= 900
+  const int m = extent.m, n = extent.n;
+  const typename C::P *const gain = norm.gain;
+  const float *const rowSums = norm.rowSums, *const shiftSums = norm.shiftSums;
+  const float epsilon = norm.epsilon;
   // Not static: with that launches would need more than the shared memory that they say.
   using L = LinearRing<C>;
   auto &barriers =

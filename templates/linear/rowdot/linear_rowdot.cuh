@@ -21,6 +21,7 @@
 #include "templates/device/int8.cuh"
 #include "templates/linear/parts/epilogue.cuh"
 #include "templates/linear/parts/normalised_rows.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -40,10 +41,13 @@ template <typename C> struct RowDot {
 namespace tile {
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
-             int n, const typename C::P *gain, const typename C::P *shift, float epsilon, int tileN,
-             char *shared, const Epilogue &epilogue) {
+__device__ __forceinline__ void linearRowDot(const typename C::X *x,
+                                             const typename C::W *__restrict__ w, typename C::Y *y,
+                                             Extent extent, RowNorm<typename C::P> norm, int tileN,
+                                             char *shared, const Epilogue &epilogue) {
+  const int m = extent.m, n = extent.n;
+  const typename C::P *const gain = norm.gain, *const shift = norm.shift;
+  const float epsilon = norm.epsilon;
   using L = RowDot<C>;
   using X = typename C::X;
   constexpr int v = L::vector;

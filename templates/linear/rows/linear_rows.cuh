@@ -41,6 +41,7 @@
 #include "templates/device/tma.cuh"
 #include "templates/linear/parts/epilogue.cuh"
 #include "templates/linear/parts/normalised_rows.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -410,12 +411,11 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearRows(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
-           int n, const float *__restrict__ wScale, const typename C::P *__restrict__ gain,
-           const float *__restrict__ rowSums, const float *__restrict__ shiftSums, float epsilon,
-           int split, int tileN, float *shared, const Epilogue &epilogue) {
-  LinearRowsTile<C, Epilogue> tile(
-      {x, w, y, m, n, wScale, gain, rowSums, shiftSums, epsilon, split, tileN, shared, epilogue});
+linearRows(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
+           Extent extent, const float *__restrict__ wScale, NormSums<typename C::P> norm, int split,
+           int tileN, float *shared, const Epilogue &epilogue) {
+  LinearRowsTile<C, Epilogue> tile({x, w, y, extent.m, extent.n, wScale, norm.gain, norm.rowSums,
+                                    norm.shiftSums, norm.epsilon, split, tileN, shared, epilogue});
   tile.run();
 }
 

@@ -31,7 +31,7 @@ KernelSource linearSimt(llvm::StringRef name, const LinearSimtConfig &c, const E
   w.constant("SplitK", c.splitK);
   passOperandsAndK(w, c.x, c.w, c.y);
   passSplitK(w, c.splitK);
-  passBlock(w);
+  passTileIndex(w);
   w.pass(writeEpilogue(w, epilogue));
   const unsigned threads = c.bm / c.tm * (c.bn / c.tn);
   w.check("LinearSimt", "threads", threads);

@@ -16,6 +16,7 @@
 #include "templates/device/int8.cuh"
 #include "templates/device/split_k.cuh"
 #include "templates/linear/parts/epilogue.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -235,9 +236,12 @@ template <typename C, typename Epilogue> struct LinearSimtTile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
-           int n, int k, float *partial, unsigned *counters, int tileM, int tileN, int split,
-           const Epilogue &epilogue) {
+linearSimt(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
+           Sizes sizes, SplitSums splits, TileIndex index, const Epilogue &epilogue) {
+  const int m = sizes.m, n = sizes.n, k = sizes.k;
+  float *const partial = splits.partial;
+  unsigned *const counters = splits.counters;
+  const int tileM = index.m, tileN = index.n, split = index.split;
   using Tile = LinearSimtTile<C, Epilogue>;
   __shared__ alignas(16) typename Tile::SharedA sa;
   __shared__ alignas(16) typename Tile::SharedB sb;

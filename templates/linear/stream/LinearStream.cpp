@@ -31,7 +31,7 @@ KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &c,
   passOperands(w, c.x, c.w, c.y);
   passNorm(w, c.norm, c.p);
   passLargest(w, c.best);
-  w.pass("blockIdx.x, gridDim.x");
+  passTurn(w);
   passShared(w, cudaType(c.x));
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearStream");

@@ -23,6 +23,7 @@
 #pragma once
 
 #include "templates/linear/parts/normalised_rows.cuh"
+#include "templates/linear/parts/operands.cuh"
 #include "templates/linear/rows/linear_rows.cuh"
 #include "templates/tokens/token_ops.cuh"
 
@@ -64,10 +65,15 @@ namespace tile {
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
-linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y, int m,
-             int n, const typename C::P *gain, const typename C::P *shift, float epsilon, u64 *best,
-             const int *choices, int block, int blocks, typename C::X *shared,
-             const Epilogue &epilogue) {
+linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
+             Extent extent, RowNorm<typename C::P> norm, Largest largest, Turn turn,
+             typename C::X *shared, const Epilogue &epilogue) {
+  const int m = extent.m, n = extent.n;
+  const typename C::P *const gain = norm.gain, *const shift = norm.shift;
+  const float epsilon = norm.epsilon;
+  u64 *const best = largest.best;
+  const int *const choices = largest.choices;
+  const int block = turn.block, blocks = turn.blocks;
   using L = LinearStream<C>;
   using W = typename C::W;
   constexpr int tiles = L::tiles, depth = L::depth;

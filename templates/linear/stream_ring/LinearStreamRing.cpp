@@ -36,7 +36,7 @@ KernelSource linearStreamRing(llvm::StringRef name, const LinearStreamRingConfig
   passOperands(w, c.x, c.w, c.y);
   passNorm(w, c.norm, c.p);
   passLargest(w, c.best);
-  w.pass("blockIdx.x, gridDim.x");
+  passTurn(w);
   passShared(w, cudaType(c.x));
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearStreamRing");

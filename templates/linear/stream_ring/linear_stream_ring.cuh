@@ -16,6 +16,7 @@
 #pragma once
 
 #include "templates/device/tma.cuh"
+#include "templates/linear/parts/operands.cuh"
 #include "templates/linear/stream/linear_stream.cuh"
 
 namespace gpt2c {
@@ -55,10 +56,15 @@ namespace tile {
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
 linearStreamRing(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
-                 int m, int n, const typename C::P *gain, const typename C::P *shift, float epsilon,
-                 u64 *best, const int *choices, int block, int blocks, void *dynamicShared,
-                 const Epilogue &epilogue) {
+                 Extent extent, RowNorm<typename C::P> norm, Largest largest, Turn turn,
+                 void *dynamicShared, const Epilogue &epilogue) {
 #if __CUDA_ARCH__ >= 900
+  const int m = extent.m, n = extent.n;
+  const typename C::P *const gain = norm.gain, *const shift = norm.shift;
+  const float epsilon = norm.epsilon;
+  u64 *const best = largest.best;
+  const int *const choices = largest.choices;
+  const int block = turn.block, blocks = turn.blocks;
   using L = LinearStreamRing<C>;
   using W = typename C::W;
   using Packs = RowPacks<C>;

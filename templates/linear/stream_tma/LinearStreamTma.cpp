@@ -39,7 +39,8 @@ KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &
   w.out("y", c.y);
   w.i32("m");
   passLargest(w, c.best);
-  w.pass("blockIdx.x, gridDim.x, dynamicShared");
+  passTurn(w);
+  w.pass("dynamicShared");
   w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
   w.checkSizes("LinearStreamTma");
   return w.finish(2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), streamTmaSharedBytes(c), 1);

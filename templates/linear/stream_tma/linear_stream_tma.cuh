@@ -26,6 +26,7 @@
 
 #include "templates/linear/parts/dequantised_k_tiles.cuh"
 #include "templates/linear/parts/drawn_tile.cuh"
+#include "templates/linear/parts/operands.cuh"
 #include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c {
@@ -66,10 +67,12 @@ __device__ __forceinline__ u64 laneLargest(const float (&acc)[Tiles][4], int h, 
 
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const TensorMap &wMap,
-                                                typename C::Y *y, int m, u64 *best,
-                                                const int *choices, int block, int blocks,
+                                                typename C::Y *y, int m, Largest largest, Turn turn,
                                                 void *dynamicShared, const Epilogue &epilogue) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  u64 *const best = largest.best;
+  const int *const choices = largest.choices;
+  const int block = turn.block, blocks = turn.blocks;
   using L = LinearStreamTma<C>;
   using KTiles = DequantisedKTiles<typename C::W, C::BM, C::BN, C::Stages, C::RawStages,
                                    L::consumers / 32, L::converters / 128, C::XRows>;

@@ -19,7 +19,7 @@ KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &c, const E
     w.cluster(1, c.splitK);
   passOperandsAndK(w, Scalar::F32, Scalar::F32, c.y);
   passSplitK(w, c.splitK);
-  passBlock(w);
+  passTileIndex(w);
   passShared(w, "float");
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearTf32");

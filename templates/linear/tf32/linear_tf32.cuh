@@ -24,6 +24,7 @@
 
 #include "templates/device/tf32.cuh"
 #include "templates/linear/parts/linear_store.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -191,10 +192,13 @@ __device__ __forceinline__ void endPart(typename C::Y *y, int m, int n, int row0
 #endif
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void linearTf32(const float *x, const float *__restrict__ w,
-                                           typename C::Y *y, int m, int n, int k, float *partial,
-                                           unsigned *counters, int tileM, int tileN, int split,
-                                           float *shared, const Epilogue &epilogue) {
+__device__ __forceinline__ void
+linearTf32(const float *x, const float *__restrict__ w, typename C::Y *y, Sizes sizes,
+           SplitSums splits, TileIndex index, float *shared, const Epilogue &epilogue) {
+  const int m = sizes.m, n = sizes.n, k = sizes.k;
+  float *const partial = splits.partial;
+  unsigned *const counters = splits.counters;
+  const int tileM = index.m, tileN = index.n, split = index.split;
   using L = LinearTf32<C>;
   const int row0 = tileM * C::BM, col0 = tileN * C::BN;
   const Tf32Lane<C> lane(threadIdx.x / 32, threadIdx.x % 32);

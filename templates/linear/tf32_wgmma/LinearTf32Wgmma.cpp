@@ -19,10 +19,8 @@ KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &c,
     w.cluster(1, c.splitK);
   passMaps(w);
   w.out("y", c.y);
-  w.i32("m");
-  w.i32("n");
-  w.i32("k");
-  passBlock(w);
+  passIntegers(w, {"m", "n", "k"});
+  passTileIndex(w);
   w.pass("dynamicShared");
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearTf32Wgmma");

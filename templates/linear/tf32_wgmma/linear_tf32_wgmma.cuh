@@ -18,6 +18,7 @@
 
 #include "templates/device/tma.cuh"
 #include "templates/device/wgmma.cuh"
+#include "templates/linear/parts/operands.cuh"
 #include "templates/linear/tf32/linear_tf32.cuh"
 
 namespace gpt2c {
@@ -232,10 +233,12 @@ template <typename C, typename Epilogue> struct LinearTf32WgmmaBlock {
 #endif
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearTf32Wgmma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, int n, int k,
-                int tileM, int tileN, int split, void *dynamicShared, const Epilogue &epilogue) {
+__device__ __forceinline__ void linearTf32Wgmma(const TensorMap &xMap, const TensorMap &wMap,
+                                                typename C::Y *y, Sizes sizes, TileIndex index,
+                                                void *dynamicShared, const Epilogue &epilogue) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const int m = sizes.m, n = sizes.n, k = sizes.k;
+  const int tileM = index.m, tileN = index.n, split = index.split;
   using Block = LinearTf32WgmmaBlock<C, Epilogue>;
   __shared__ typename Block::Barriers barriers;
   Block roles({xMap, wMap, y, m, n, k, tileM, tileN, split, dynamicShared, epilogue}, barriers);

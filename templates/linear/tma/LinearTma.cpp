@@ -23,8 +23,7 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epi
   passMaps(w);
   w.out("y", c.y);
   w.i32("m");
-  w.pass(c.rasterAlongN ? "blockIdx.y, blockIdx.x, blockIdx.z"
-                        : "blockIdx.x, blockIdx.y, blockIdx.z");
+  passTileIndex(w, !c.rasterAlongN);
   w.pass("dynamicShared");
   w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
   passFoldedNorm(w, c);

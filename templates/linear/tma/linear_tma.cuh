@@ -30,6 +30,7 @@
 #pragma once
 
 #include "templates/linear/parts/linear_tma_tile.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -51,11 +52,11 @@ template <typename C> struct LinearTma {
 namespace tile {
 
 template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
-__device__ __forceinline__ void linearTma(const TensorMap &xMap, const TensorMap &wMap,
-                                          typename C::Y *y, int m, int tileM, int tileN, int split,
-                                          void *dynamicShared, Epilogue epilogue, Norm norm = {},
-                                          Statistics statistics = {}) {
+__device__ __forceinline__ void
+linearTma(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m, TileIndex index,
+          void *dynamicShared, Epilogue epilogue, Norm norm = {}, Statistics statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const int tileM = index.m, tileN = index.n, split = index.split;
   using L = LinearTma<C>;
   using Ring = KTileRing<C::BM, C::BN, C::Stages, L::consumers / 32, C::XRows>;
   __shared__ Ring ring;

@@ -41,7 +41,7 @@ KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &c
   } else {
     w.pass("(const " + cudaType(c.p) + " *)nullptr");
   }
-  passBlock(w);
+  passTileIndex(w);
   w.pass("dynamicShared");
   w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
   w.pass(norm);

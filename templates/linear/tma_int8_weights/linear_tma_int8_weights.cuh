@@ -25,6 +25,7 @@
 
 #include "templates/linear/parts/dequantised_k_tiles.cuh"
 #include "templates/linear/parts/linear_tma_tile.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -79,10 +80,10 @@ namespace tile {
 template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
 __device__ __forceinline__ void
 linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
-                     const typename C::P *gain, int tileM, int tileN, int split,
-                     void *dynamicShared, Epilogue epilogue, Norm norm = {},
-                     Statistics statistics = {}) {
+                     const typename C::P *gain, TileIndex index, void *dynamicShared,
+                     Epilogue epilogue, Norm norm = {}, Statistics statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const int tileM = index.m, tileN = index.n, split = index.split;
   using L = LinearTmaInt8Weights<C>;
   using KTiles = DequantisedKTiles<signed char, C::BM, C::BN, C::Stages, C::RawStages,
                                    L::consumers / 32, L::converters / 128, C::XRows>;

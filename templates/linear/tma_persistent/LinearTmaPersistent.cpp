@@ -31,8 +31,11 @@ KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
   w.value("const __grid_constant__ TensorMap", "residualMap", residual, "xMap");
   w.out("y", c.y);
   w.i32("m");
-  w.i32("backwards");
-  w.pass("blockIdx.x, gridDim.x, dynamicShared");
+  w.group([&] {
+    w.i32("backwards");
+    w.pass("(int)blockIdx.x, (int)gridDim.x");
+  });
+  w.pass("dynamicShared");
   w.pass(writeEpilogue(w, residual ? Epilogue(epilogue.begin(), epilogue.end() - 1) : epilogue,
                        std::to_string(c.n)));
   passFoldedNorm(w, c);

@@ -32,6 +32,7 @@
 #include "templates/linear/parts/epilogue.cuh"
 #include "templates/linear/parts/linear_store.cuh"
 #include "templates/linear/parts/linear_store_lines.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -369,19 +370,19 @@ struct LinearTmaPersistentBlock {
 #endif
 
 template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
-__device__ __forceinline__ void
-linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &residualMap,
-                    typename C::Y *y, int m, int backwards, int block, int blocks,
-                    void *dynamicShared, const Epilogue &epilogue, const Norm &norm = {},
-                    const Statistics &statistics = {}) {
+__device__ __forceinline__ void linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap,
+                                                    const TensorMap &residualMap, typename C::Y *y,
+                                                    int m, SnakeTurn turn, void *dynamicShared,
+                                                    const Epilogue &epilogue, const Norm &norm = {},
+                                                    const Statistics &statistics = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Block = LinearTmaPersistentBlock<C, Epilogue, Norm, Statistics>;
   __shared__ typename Block::Ring ring;
   __shared__ typename Block::Pair done, staged, used;
   __shared__ alignas(16) typename Block::Columns columns;
   __shared__ typename Block::NormRows normRows;
-  Block roles({xMap, wMap, residualMap, y, m, backwards, block, blocks, dynamicShared, epilogue,
-               norm, statistics},
+  Block roles({xMap, wMap, residualMap, y, m, turn.backwards, turn.block, turn.blocks,
+               dynamicShared, epilogue, norm, statistics},
               ring, done, staged, used, columns, normRows);
   roles.run();
 #else

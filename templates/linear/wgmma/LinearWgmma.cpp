@@ -23,7 +23,7 @@ KernelSource linearWgmma(llvm::StringRef name, const LinearWgmmaConfig &c,
   w.constant("SplitK", c.splitK);
   passOperandsAndK(w, c.x, c.x, c.y);
   passSplitK(w, c.splitK);
-  passBlock(w);
+  passTileIndex(w);
   passShared(w, cudaType(c.x));
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearWgmma");

@@ -17,6 +17,7 @@
 
 #include "templates/device/wgmma.cuh"
 #include "templates/linear/mma/linear_mma.cuh"
+#include "templates/linear/parts/operands.cuh"
 
 namespace gpt2c {
 
@@ -71,12 +72,16 @@ template <typename X, int Rows, int Threads> struct SwizzledKTile {
 namespace tile {
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void
-linearWgmma(const typename C::X *x, const typename C::X *__restrict__ w, typename C::Y *y, int m,
-            int n, int k, float *partial, unsigned *counters, int tileM, int tileN, int split,
-            typename C::X *shared, const Epilogue &epilogue) {
+__device__ __forceinline__ void linearWgmma(const typename C::X *x,
+                                            const typename C::X *__restrict__ w, typename C::Y *y,
+                                            Sizes sizes, SplitSums splits, TileIndex index,
+                                            typename C::X *shared, const Epilogue &epilogue) {
   using L = LinearWgmma<C>;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  const int m = sizes.m, n = sizes.n, k = sizes.k;
+  float *const partial = splits.partial;
+  unsigned *const counters = splits.counters;
+  const int tileM = index.m, tileN = index.n, split = index.split;
   using X = typename C::X;
   shared += (1024 - sharedAddress(shared) % 1024) % 1024 / 2;
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
@@ -134,8 +139,7 @@ linearWgmma(const typename C::X *x, const typename C::X *__restrict__ w, typenam
 #else
   static_assert(LinearMma<WithoutWgmma<C>>::threads == L::threads &&
                 LinearMma<WithoutWgmma<C>>::sharedBytes <= L::sharedBytes);
-  linearMma<WithoutWgmma<C>>(x, w, y, m, n, k, nullptr, nullptr, partial, counters, tileM, tileN,
-                             split, shared, epilogue);
+  linearMma<WithoutWgmma<C>>(x, w, y, sizes, {}, splits, index, split, shared, epilogue);
 #endif
 }
 
