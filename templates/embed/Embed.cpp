@@ -24,9 +24,11 @@ KernelSource embedding(llvm::StringRef name, const EmbeddingConfig &c) {
   w.in("wpe", c.p);
   w.out("y", c.y);
   w.value("float2 *", "statistics");
-  w.i32("seq");
-  w.i32("positionCount");
-  w.pass("blockIdx.x, gridDim.x");
+  w.group([&] {
+    w.pass("blockIdx.x, gridDim.x");
+    w.i32("seq");
+    w.i32("positionCount");
+  });
   return w.finish(c.threads);
 }
 

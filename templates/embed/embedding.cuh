@@ -19,11 +19,19 @@
 
 namespace gpt2c::tile {
 
+/// The block's token among all of them, of texts of `seq` tokens and a table of positions.
+struct TokenPlace {
+  i64 token, tokens;
+  int seq, positionCount;
+};
+
 template <typename C>
 __device__ __forceinline__ void
 embedding(const int *ids, const int *positions, const int *past, const float *__restrict__ wteScale,
           const typename C::W *__restrict__ wte, const typename C::P *__restrict__ wpe,
-          typename C::Y *y, float2 *statistics, int seq, int positionCount, i64 token, i64 tokens) {
+          typename C::Y *y, float2 *statistics, TokenPlace place) {
+  const i64 token = place.token, tokens = place.tokens;
+  const int seq = place.seq, positionCount = place.positionCount;
   constexpr int group = C::Groups > 0 ? C::D / C::Groups : C::D;
   constexpr int v = vectorWidth(group, minInt(8, floorPowerOfTwo(C::D / C::Threads)));
   waitForPredecessor();

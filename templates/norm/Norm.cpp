@@ -27,8 +27,10 @@ KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &c) {
   w.out("yScale", Scalar::F32, c.y == Scalar::I8 && c.given == Given::None);
   w.out("sum", c.x);
   w.f32("epsilon");
-  w.i32("rows");
-  w.pass("blockIdx.x");
+  w.group([&] {
+    w.i32("rows");
+    w.pass("blockIdx.x");
+  });
   w.pass(w.given(c.given));
   return w.finish(c.threads * c.rows);
 }

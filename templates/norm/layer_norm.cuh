@@ -20,12 +20,18 @@
 
 namespace gpt2c::tile {
 
+/// The block's rows among all of them.
+struct NormRows {
+  i64 rows, block;
+};
+
 template <typename C, typename Given = quantised::AsTheyAre>
 __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename C::X *residual,
                                           const typename C::P *__restrict__ gain,
                                           const typename C::P *__restrict__ shift, typename C::Y *y,
                                           float *yScale, typename C::X *sum, float epsilon,
-                                          i64 rows, i64 block, const Given &given = {}) {
+                                          NormRows place, const Given &given = {}) {
+  const i64 rows = place.rows, block = place.block;
   static_assert(C::Rows == 1 || C::Threads == 32);
   using X = typename C::X;
   constexpr bool quantise = Operand<typename C::Y>::scaled && !Given::quantises;

@@ -72,8 +72,9 @@ llvm::Error lowerRowSoftmax(StepBuilder &b, Op &op, const RowSoftmax &s) {
   const int64_t rowsABlock = int64_t(shape.threads / shape.lanes) * rowsAThread;
   return call.launch(op, shape.threads, ceilDivExpr(b.expr(rows), rowsABlock),
                      "  tile::maskedSoftmax<" + call.config() +
-                         ">(x, mask, bias, y, rows, heads, queries, keys, biasBatch, biasHead,\n"
-                         "    biasRow, biasKey, scale, blockIdx.x, gridDim.x);\n");
+                         ">(x, mask, bias, y, {rows, heads, queries, keys},\n"
+                         "    {biasBatch, biasHead, biasRow, biasKey}, scale, "
+                         "{blockIdx.x, gridDim.x});\n");
 }
 
 llvm::Error lowerMaskedSoftmax(StepBuilder &b, Op &op) {

@@ -165,11 +165,27 @@ template <typename C, int V, int Elements> struct MaskedRow {
   }
 };
 
+/// Of x and y, whose rows are those of batches, heads and queries.
+struct SoftmaxShape {
+  i64 rows, heads, queries, keys;
+};
+/// Elements from one batch, head, query and key of the bias to the next.
+struct BiasStrides {
+  i64 batch, head, row, key;
+};
+/// The block and how many there are.
+struct BlockOf {
+  i64 block, blocks;
+};
+
 template <typename C, int V, int Elements>
-__device__ __forceinline__ void
-maskedSoftmaxRows(const typename C::X *x, const typename C::M *mask, const typename C::X *bias,
-                  typename C::X *y, i64 rows, i64 heads, i64 queries, int keys, i64 biasBatch,
-                  i64 biasHead, i64 biasRow, i64 biasKey, float scale, i64 block, i64 blocks) {
+__device__ __forceinline__ void maskedSoftmaxRows(const typename C::X *x, const typename C::M *mask,
+                                                  const typename C::X *bias, typename C::X *y,
+                                                  SoftmaxShape shape, BiasStrides strides,
+                                                  float scale, BlockOf place) {
+  const i64 rows = shape.rows, heads = shape.heads, queries = shape.queries, block = place.block,
+            blocks = place.blocks;
+  const int keys = (int)shape.keys;
   using Row = MaskedRow<C, V, Elements>;
   using T = typename Row::T;
   using Index = typename C::Index;
@@ -213,7 +229,8 @@ maskedSoftmaxRows(const typename C::X *x, const typename C::M *mask, const typen
         const Index above = (Index)at / (Index)queries, q = (Index)at - above * (Index)queries;
         b = above / (Index)heads;
         if constexpr (C::Bias)
-          added = bias + b * biasBatch + (above - (Index)b * (Index)heads) * biasHead + q * biasRow;
+          added = bias + b * strides.batch + (above - (Index)b * (Index)heads) * strides.head +
+                  q * strides.row;
       }
       const auto scores = [&](int base, T(&v)[Elements]) {
         if constexpr (C::Long)
@@ -223,7 +240,7 @@ maskedSoftmaxRows(const typename C::X *x, const typename C::M *mask, const typen
             row.loadMask(mask + b * keys, base, keys);
             masked = b;
           }
-        row.scores(loaded, added, biasKey, base, limit, (T)scale, v);
+        row.scores(loaded, added, strides.key, base, limit, (T)scale, v);
       };
 
       T v[Elements], top = lowest<T>(), total = 0;
@@ -263,17 +280,17 @@ maskedSoftmaxRows(const typename C::X *x, const typename C::M *mask, const typen
 }
 
 template <typename C>
-__device__ __forceinline__ void
-maskedSoftmax(const typename C::X *x, const typename C::M *mask, const typename C::X *bias,
-              typename C::X *y, i64 rows, i64 heads, i64 queries, i64 keys, i64 biasBatch,
-              i64 biasHead, i64 biasRow, i64 biasKey, float scale, i64 block, i64 blocks) {
+__device__ __forceinline__ void maskedSoftmax(const typename C::X *x, const typename C::M *mask,
+                                              const typename C::X *bias, typename C::X *y,
+                                              SoftmaxShape shape, BiasStrides strides, float scale,
+                                              BlockOf place) {
+  const i64 keys = shape.keys;
   constexpr int wide = elementsPer16Bytes<typename C::X>();
   waitForPredecessor();
   releaseSuccessor();
   const auto run = [&](auto width, auto elements) {
-    maskedSoftmaxRows<C, decltype(width)::value, decltype(elements)::value>(
-        x, mask, bias, y, rows, heads, queries, (int)keys, biasBatch, biasHead, biasRow, biasKey,
-        scale, block, blocks);
+    maskedSoftmaxRows<C, decltype(width)::value, decltype(elements)::value>(x, mask, bias, y, shape,
+                                                                            strides, scale, place);
   };
   using All = IntConstant<C::Elements>;
   // Rows of half the length, where that depends on `keys`, leave no registers empty.

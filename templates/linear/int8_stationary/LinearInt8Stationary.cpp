@@ -12,7 +12,8 @@ KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8TmaConfi
                                   const Epilogue &epilogue) {
   return int8TurnsKernel({name, "templates/linear/int8_stationary/linear_int8_stationary.cuh",
                           "tile::linearInt8Stationary"},
-                         "blockIdx.x, blockIdx.y, gridDim.y", "LinearInt8Stationary", c, epilogue);
+                         "{(int)blockIdx.x, (int)blockIdx.y, (int)gridDim.y}",
+                         "LinearInt8Stationary", c, epilogue);
 }
 
 namespace linear_int8_stationary {

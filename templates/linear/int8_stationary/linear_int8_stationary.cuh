@@ -169,8 +169,8 @@ struct LinearInt8StationaryBlock : Int8TurnsBlock<C, Epilogue, Given> {
 template <typename C, typename Epilogue, typename Given = quantised::AsTheyAre>
 __device__ __forceinline__ void
 linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y *y, int m,
-                     GroupScales scales, int tileM, int part, int parts, void *dynamicShared,
-                     const Epilogue &epilogue, const Given &given = {}) {
+                     GroupScales scales, TileRow row, void *dynamicShared, const Epilogue &epilogue,
+                     const Given &given = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const float *const xScale = scales.x;
   float *const yScale = scales.y;
@@ -179,7 +179,7 @@ linearInt8Stationary(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
   __shared__ Barrier staged[2], used[2], turn[2];
   __shared__ alignas(16) typename Block::Columns columns;
   Block roles({y, m, xScale, yScale, epilogue, given}, {staged, used, turn}, columns, xMap, wMap,
-              {full, empty, xFull}, tileM, part, parts, dynamicShared);
+              {full, empty, xFull}, row.tileM, row.part, row.parts, dynamicShared);
   roles.run();
 #else
   __trap();

@@ -4,6 +4,7 @@
 
 #include "templates/device/mma.cuh"
 #include "templates/linear/parts/linear_store_halves.cuh"
+#include "templates/linear/parts/operands.cuh"
 #include "templates/linear/parts/row_statistics.cuh"
 
 namespace gpt2c::tile {
@@ -119,11 +120,11 @@ storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, int m, int n, int row0, 
 template <bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue, typename Norm,
           typename Statistics>
 __device__ __forceinline__ void
-storeLines(float (&acc)[Blocks][1][Tiles][4], Y *y, int m, int n, int row0, int col0, void *buffer,
+storeLines(float (&acc)[Blocks][1][Tiles][4], Y *y, Extent extent, int row0, int col0, void *buffer,
            const Epilogue &epilogue, const Norm &norm, const typename Norm::Row (&rows)[Blocks][2],
            const Statistics &statistics) {
   static_assert(Whole || Tiles % 8 == 0);
-  const int lane = threadIdx.x % 32;
+  const int m = extent.m, n = extent.n, lane = threadIdx.x % 32;
   int places[Blocks];
 #pragma unroll
   for (int i = 0; i < Blocks; i++)

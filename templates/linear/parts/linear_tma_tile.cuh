@@ -55,7 +55,7 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
     if constexpr (gpt2c::epilogue::isGated<Epilogue>)
       storeGatedLines<true>(acc, y, m, C::N, warpRow, col0, mine, epilogue, norm, rows);
     else
-      storeLines<true>(acc, y, m, C::N, warpRow, col0, mine, epilogue, norm, rows, statistics);
+      storeLines<true>(acc, y, {m, C::N}, warpRow, col0, mine, epilogue, norm, rows, statistics);
   } else if constexpr (C::SplitK == 1) {
     storeTile<1, 9, L::whole>(acc[0], y, m, C::N, warpRow, col0, nullptr, nullptr, 0, epilogue,
                               norm, rows, statistics);

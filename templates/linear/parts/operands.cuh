@@ -26,6 +26,10 @@ struct Turn {
 struct SnakeTurn {
   int backwards, block, blocks;
 };
+/// Rows of tiles of which `parts` blocks take the columns in turn.
+struct TileRow {
+  int tileM, part, parts;
+};
 /// Where parts of K meet in memory: sums, and how many have come for each tile.
 struct SplitSums {
   float *partial;

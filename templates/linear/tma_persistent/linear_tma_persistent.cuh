@@ -350,7 +350,7 @@ struct LinearTmaPersistentBlock {
     if constexpr (L::lines && gpt2c::epilogue::isGated<Epilogue>) {
       storeGatedLines<L::whole>(acc, p.y, p.m, C::N, row0, col0, buffer, epilogue, norm, both);
     } else if constexpr (L::lines) {
-      storeLines<L::whole>(acc, p.y, p.m, C::N, row0, col0, buffer, epilogue, norm, both,
+      storeLines<L::whole>(acc, p.y, {p.m, C::N}, row0, col0, buffer, epilogue, norm, both,
                            p.statistics);
     } else {
 #pragma unroll
