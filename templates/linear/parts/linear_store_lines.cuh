@@ -53,11 +53,11 @@ template <typename Epilogue, int Units> struct LineEnd<Epilogue, Units, true> {
 template <int First, bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue,
           typename Norm>
 __device__ __forceinline__ void
-storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, int m, int n, int row0, int col0,
+storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, Extent extent, int row0, int col0,
                void *buffer, const Epilogue &epilogue, const Norm &norm,
                const typename Norm::Row (&rows)[Blocks][2], const int (&places)[Blocks]) {
   constexpr int left = Tiles - First, count = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-  const int lane = threadIdx.x % 32;
+  const int m = extent.m, n = extent.n, lane = threadIdx.x % 32;
   auto place = [&](int row, int unit) {
     return static_cast<char *>(buffer) + row * 128 + (unit ^ row % 8) * 16;
   };
@@ -109,7 +109,7 @@ storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, int m, int n, int row0, 
     }
   }
   if constexpr (First + count < Tiles)
-    storeLinesFrom<First + count, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows,
+    storeLinesFrom<First + count, Whole>(acc, y, extent, row0, col0, buffer, epilogue, norm, rows,
                                          places);
 }
 
@@ -129,7 +129,7 @@ storeLines(float (&acc)[Blocks][1][Tiles][4], Y *y, Extent extent, int row0, int
 #pragma unroll
   for (int i = 0; i < Blocks; i++)
     places[i] = LineEnd<Epilogue, 1>::ofRow(epilogue, row0 + i * 64, m);
-  storeLinesFrom<0, Whole>(acc, y, m, n, row0, col0, buffer, epilogue, norm, rows, places);
+  storeLinesFrom<0, Whole>(acc, y, extent, row0, col0, buffer, epilogue, norm, rows, places);
   constexpr int part = Whole ? Tiles : 8;
 #pragma unroll
   for (int i = 0; i < Blocks; i++)
