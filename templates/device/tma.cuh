@@ -1,7 +1,7 @@
-// TMA and the barriers it completes on: from sm_90 on.
+// TMA, which completes on barriers: from sm_90 on.
 #pragma once
 
-#include "templates/device/common.cuh"
+#include "templates/device/mbarrier.cuh"
 
 namespace gpt2c {
 
@@ -14,45 +14,12 @@ struct alignas(64) TensorMap {
 
 #if __CUDA_ARCH__ >= 900
 
-/// A barrier in shared memory; its phases have parity 0, 1, 0, ...
-struct Barrier {
-  u64 state;
-
-  __device__ __forceinline__ unsigned address() const { return sharedAddress(&state); }
-  __device__ __forceinline__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
-  }
-  /// Arrives, and makes the phase wait for `bytes` more of bulk copies.
-  __device__ __forceinline__ void expect(int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes)
-                 : "memory");
-  }
-  __device__ __forceinline__ void arrive() const { arriveAt(address()); }
-  __device__ __forceinline__ static void arriveAt(unsigned address) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(address) : "memory");
-  }
-  /// Waits for the end of the phase of this parity.
-  __device__ __forceinline__ void wait(int parity) const { waitAt(address(), parity); }
-  __device__ __forceinline__ static void waitAt(unsigned address, int parity) {
-    asm volatile("{\n\t.reg .pred done;\n"
-                 "again:\n\t"
-                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n\t"
-                 "@!done bra again;\n\t}" ::"r"(address),
-                 "r"(parity)
-                 : "memory");
-  }
-};
-
 /// The address as a value that a warp agrees on and the compiler keeps: it would compute it again
 /// for every use, which takes longer than a small product of matrices.
 __device__ __forceinline__ unsigned keptAddress(const void *shared) {
   return __shfl_sync(fullWarp, sharedAddress(shared), 0);
 }
 
-/// Makes initialised barriers visible to TMA; a barrier of the block has to follow.
-__device__ __forceinline__ void fenceBarrierInit() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
 /// The first place in the block's dynamic shared memory where a swizzled box may begin.
 __device__ __forceinline__ __half *alignedKTiles(void *shared) {
   return static_cast<__half *>(shared) + (1024 - sharedAddress(shared) % 1024) % 1024 / 2;

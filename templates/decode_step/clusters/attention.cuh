@@ -39,7 +39,7 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
                                                    const Keys<C> &k, const Constants &c,
                                                    float2 outScales, HeadTiles &tiles) {
   auto &sums = shared.head;
-  u64 *const sumsArrived = &shared.arrived[AtHead], *const partsArrived = &shared.arrived[AtParts];
+  Barrier &sumsArrived = shared.arrived[AtHead], &partsArrived = shared.arrived[AtParts];
   const float scale = scoreFactor(head.scale);
   const bool scores = warp < k.tiles, appends = k.appends && warp >= warps - 2;
   if (!roomy)
@@ -57,7 +57,7 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
                g * (int)sizeof(T);
   waitArrival(sumsArrived, turn & 1);
   if (threadIdx.x == 0)
-    persistent::barrierExpect(sumsArrived, ranks * (L::headRows * 4 + 8));
+    sumsArrived.expect(ranks * (L::headRows * 4 + 8));
   if (scores)
     scoreTile(k, tiles.keys,
               gather(sums.sum, 2 * lane, c, moments(sums.statistics, head.half.first)), scale);
@@ -78,7 +78,7 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
     char *const to = published(head.half, outTile() * 16 + 2 * g);
     waitArrival(partsArrived, turn & 1);
     if (outTile() == 0 && lane == 0)
-      persistent::barrierExpect(partsArrived, L::partBytes);
+      partsArrived.expect(L::partBytes);
     const float2 sum = projectParts(weights);
     if (t == 0)
       persistent::contributePair(to, (u64)persistent::channelWord(sum.y * outScales.y) << 32 |
@@ -180,7 +180,7 @@ template <typename C>
 __device__ __forceinline__ void Step<C>::weighValues(const Keys<C> &k, Values &values,
                                                      const char *newValue) {
   constexpr int vector = elementsPer16Bytes<T>();
-  const unsigned done = sharedAddress(&shared.arrived[AtParts]);
+  const unsigned done = shared.arrived[AtParts].address();
   float top = k.appends ? shared.newScore : -1e30f, tops[warps];
 #pragma unroll
   for (int i = 0; i < warps; i += 4)

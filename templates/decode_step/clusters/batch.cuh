@@ -131,7 +131,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
     }
     Base::template sync<1, warps + 1>();
     if (threadIdx.x == 0)
-      persistent::barrierArrive(&shared.chosen);
+      shared.chosen.arrive();
     epoch = (epoch + 1) % 6;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
@@ -177,7 +177,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int laye
       turn++;
     }
     Base::template sync<1, warps + 1>();
-    const unsigned done = sharedAddress(&shared.arrived[AtStatistics]);
+    const unsigned done = shared.arrived[AtStatistics].address();
 #pragma unroll 1
     for (int i = 0; i < groups; i++) {
       const float2 v = rowStatistics(C::FinalNorm, i);
@@ -201,10 +201,10 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
     reinterpret_cast<u64 *>(shared.records.record)[i] = reinterpret_cast<const u64 *>(records)[i];
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
-      persistent::barrierInit(&shared.full[i], 32);
-      persistent::barrierInit(&shared.empty[i], RowsStep<C>::users);
+      shared.full[i].init(32);
+      shared.empty[i].init(RowsStep<C>::users);
     }
-    persistent::barrierInit(&shared.chosen, 1);
+    shared.chosen.init(1);
     constexpr int rows = clusters::rows<C>;
     const int bytes[6] = {decltype(shared.half.head)::bytes,
                           decltype(shared.half.mlp)::bytes,
@@ -213,10 +213,10 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
                           rows * L::hidden * (int)sizeof(T),
                           rows * ranks * 8};
     for (int i = 0; i < 6; i++) {
-      persistent::barrierInit(&shared.arrived[i], 1);
-      persistent::barrierExpect(&shared.arrived[i], bytes[i]);
+      shared.arrived[i].init(1);
+      shared.arrived[i].expect(bytes[i]);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fenceBarrierInit();
   }
   __syncthreads();
   const StepRecord<Words> &last = shared.records.record[count - 1].template as<StepRecord>();

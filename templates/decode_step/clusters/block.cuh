@@ -160,9 +160,9 @@ template <typename C, bool Several = (C::Sequences > 1)> struct Shared {
   float newScore;
   u64 best[L::warps];
   alignas(16) u64 choice[persistent::choosers]; ///< the best of 32 blocks each
-  u64 full[C::Slots], empty[C::Slots];
-  u64 arrived[4];
-  u64 chosen; ///< the step's token has been
+  Barrier full[C::Slots], empty[C::Slots];
+  Barrier arrived[4];
+  Barrier chosen; ///< the step's token has been
   int id;
   typename PagesOf<C>::Type pages;
 };

@@ -148,7 +148,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int layer
     advance(groupCount<C>());
     choose(step, embedding, epoch % 3);
     if (thread == 0) {
-      persistent::barrierArrive(&shared.chosen);
+      shared.chosen.arrive();
       if (blockIdx.x == 0) {
         step.next[0] = token;
         if constexpr (!isPaged<C>) {
@@ -182,18 +182,18 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int layers, 
 #pragma unroll 1
     for (int layer = spare ? layers : 0; layer < layers; layer++) {
       sync<1, warps + 1>();
-      sendStatistics<C::Gain>(shared.head.statistics, &shared.arrived[AtHead], C::Norm);
+      sendStatistics<C::Gain>(shared.head.statistics, shared.arrived[AtHead], C::Norm);
       release((layer > 0 ? late : 0) + L::headSlots + (roomy ? k.slots : 0));
       sync<2, warps + 1>();
       release(roomy ? 0 : k.slots);
       sync<1, warps + 1>();
-      sendStatistics<C::Gain>(shared.mlp.statistics, &shared.arrived[AtMlp], C::Norm);
+      sendStatistics<C::Gain>(shared.mlp.statistics, shared.arrived[AtMlp], C::Norm);
       // Of the values' slots the next copies come behind what append() has stored there.
       release(k.slots + L::projectionSlots + L::hiddenSlots + L::outputSlots - late);
       turn++;
     }
     sync<1, warps + 1>();
-    sendStatistics<C::FinalGain>(shared.whole.statistics, &shared.arrived[AtWhole], C::FinalNorm);
+    sendStatistics<C::FinalGain>(shared.whole.statistics, shared.arrived[AtWhole], C::FinalNorm);
     release(late);
     sync<1, warps + 1>();
     advance(groupCount<C>());
@@ -214,17 +214,17 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
-      persistent::barrierInit(&shared.full[i], 32);
-      persistent::barrierInit(&shared.empty[i], 1);
+      shared.full[i].init(32);
+      shared.empty[i].init(1);
     }
-    persistent::barrierInit(&shared.chosen, 1);
+    shared.chosen.init(1);
     const int bytes[4] = {ranks * (L::headRows * 4 + 8), ranks * (L::hidden * 4 + 8), L::partBytes,
                           C::D * (int)sizeof(typename C::T) + ranks * 8};
     for (int i = 0; i < 4; i++) {
-      persistent::barrierInit(&shared.arrived[i], 1);
-      persistent::barrierExpect(&shared.arrived[i], bytes[i]);
+      shared.arrived[i].init(1);
+      shared.arrived[i].expect(bytes[i]);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fenceBarrierInit();
   }
   __syncthreads();
   const StepRecord<Words> &last = shared.records.record[count - 1].template as<StepRecord>();

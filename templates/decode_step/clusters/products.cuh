@@ -22,7 +22,7 @@ template <typename C> template <int Rows> struct Step<C>::FirstTiles {
     for (int i = 0; i < 2; i++) {
       const int block = step.t + i * 4;
       to[i] = remote(sharedAddress(&sums.sum[step.rank][step.warp * 16 + 2 * step.g]), block);
-      done[i] = remote(sharedAddress(&step.shared.arrived[at]), block);
+      done[i] = remote(step.shared.arrived[at].address(), block);
       asm volatile("" : "+r"(to[i]), "+r"(done[i]));
     }
   }
@@ -63,7 +63,7 @@ template <typename C>
 __device__ __forceinline__ void Step<C>::mlp(const HalfRecord<Words> &half, const Constants &c,
                                              float outScale, const OutputWords &words) {
   auto &sums = shared.mlp;
-  u64 *const arrived = &shared.arrived[AtMlp];
+  Barrier &arrived = shared.arrived[AtMlp];
   constexpr int middle = ceilDiv(L::hidden / 2, 32); // warps that finish the hidden columns
   static_assert(middle <= warps);
   const int pair = thread;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void Step<C>::mlp(const HalfRecord<Words> &half, cons
   char *const to = published(half, warp * 8 + g);
   waitArrival(arrived, turn & 1);
   if (threadIdx.x == 0)
-    persistent::barrierExpect(arrived, ranks * (L::hidden * 4 + 8));
+    arrived.expect(ranks * (L::hidden * 4 + 8));
   if (warp < middle) {
     const float2 v = gather(sums.sum, 2 * pair, c, moments(sums.statistics, half.first));
     float out[2] = {v.x, v.y};

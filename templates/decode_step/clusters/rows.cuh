@@ -33,7 +33,7 @@ template <typename C> struct RowsStep : Step<C> {
   static constexpr int users = L::slotTiles;
 
   __device__ __forceinline__ void giveBack(int i, int times) const {
-    persistent::barrierArrive(&shared.empty[slotAt(i)], times);
+    shared.empty[slotAt(i)].arrive(times);
   }
   /// Gives the next n slots back for all, behind a barrier of those who have read them.
   __device__ __forceinline__ void giveBackAll(int n) {
@@ -104,9 +104,9 @@ template <typename C> struct RowsStep : Step<C> {
   }
   /// The sums of row n of each group go to block n.
   template <typename Sums>
-  __device__ __forceinline__ void sendRowSums(const float (&sum)[groups][4], Sums &to, u64 *barrier,
-                                              int tile) {
-    const unsigned at = sharedAddress(&to.sum[rank][tile * 8 + g]), done = sharedAddress(barrier);
+  __device__ __forceinline__ void sendRowSums(const float (&sum)[groups][4], Sums &to,
+                                              Barrier &barrier, int tile) {
+    const unsigned at = sharedAddress(&to.sum[rank][tile * 8 + g]), done = barrier.address();
     constexpr float scale = SumPair<groups>::scale;
 #pragma unroll
     for (int j = 0; j < 2; j++) {
@@ -171,7 +171,7 @@ template <typename C> struct RowsStep : Step<C> {
 #pragma unroll
           for (int j = 0; j < groups; j++)
             RowsStep::multiply(weights[i], sum[j], step.rowsIn(step.shared.x, j));
-          step.sendRowSums(sum, sums, &step.shared.arrived[at], tile);
+          step.sendRowSums(sum, sums, step.shared.arrived[at], tile);
         }
     }
   };
@@ -194,7 +194,7 @@ template <typename C> struct RowsStep : Step<C> {
     v.z = __shfl_sync(fullWarp, word, g * 4 + 2);
     v.w = __shfl_sync(fullWarp, word, g * 4 + 3);
     const unsigned low = distance(t), high = distance(t + 4),
-                   done = sharedAddress(&shared.arrived[barrier]);
+                   done = shared.arrived[barrier].address();
     send(to + low, v, done + low);
     send(to + high, v, done + high);
   }
@@ -315,7 +315,7 @@ template <typename C> struct RowsStep : Step<C> {
       const float2 v = rowStatistics(C::Norm, i);
       if (t == 0)
         send(remote(sharedAddress(&to[i][rank]), g), v.x, v.y,
-             remote(sharedAddress(&shared.arrived[barrier]), g));
+             remote(shared.arrived[barrier].address(), g));
     }
   }
 
@@ -337,9 +337,9 @@ template <typename C> struct RowsStep : Step<C> {
     typename Base::template Tile<columns, L::hidden> weights;
     loadStrip(weights, 0, tile, groups == 1 ? part * columns : 0);
     advance(L::outputSlots);
-    waitArrival(&shared.arrived[AtMlp], turn & 1);
+    waitArrival(shared.arrived[AtMlp], turn & 1);
     if (threadIdx.x == 0)
-      persistent::barrierExpect(&shared.arrived[AtMlp], sums.bytes);
+      shared.arrived[AtMlp].expect(sums.bytes);
     if (warp < middle) {
       float2 v[together];
       gatherRows(sums, groupPair, hiddenRow, c, half.first, v);
@@ -354,9 +354,9 @@ template <typename C> struct RowsStep : Step<C> {
             AtHidden);
       }
     }
-    waitArrival(&shared.arrived[AtHidden], turn & 1);
+    waitArrival(shared.arrived[AtHidden], turn & 1);
     if (threadIdx.x == 0)
-      persistent::barrierExpect(&shared.arrived[AtHidden], rows * L::hidden * (int)sizeof(T));
+      shared.arrived[AtHidden].expect(rows * L::hidden * (int)sizeof(T));
     if constexpr (groups == 1) {
       float sum[4];
       multiply(weights, sum, rowsIn(shared.half.hidden, 0, part * columns));

@@ -170,7 +170,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::sendPart(int 
              sharedAddress(&shared.half.out[n * ranks + rank][g * 8]), AtParts);
   if (C::Sequences < ranks && lane < ranks)
     send(remote(sharedAddress(&shared.softmax[rank]), lane), most, total,
-         remote(sharedAddress(&shared.arrived[AtParts]), lane));
+         remote(shared.arrived[AtParts].address(), lane));
 }
 
 /// The output projection of the cluster's head, of all sequences: its partial sums.
@@ -182,10 +182,10 @@ __device__ __forceinline__ void RowsStep<C>::publishAttention(const HeadRecord<W
   this->loadStrip(weights, 0, tile);
   advance(L::projectionSlots);
   const float2 outScales = Base::secondScales(head.half, tile);
-  waitArrival(&shared.arrived[AtParts], turn & 1);
+  waitArrival(shared.arrived[AtParts], turn & 1);
   if (threadIdx.x == 0)
-    persistent::barrierExpect(&shared.arrived[AtParts],
-                              rows * (headDim * (int)sizeof(T) + (C::Sequences < ranks ? 8 : 0)));
+    shared.arrived[AtParts].expect(rows *
+                                   (headDim * (int)sizeof(T) + (C::Sequences < ranks ? 8 : 0)));
   if constexpr (groups > 1) {
     publishProducts(head.half, weights, shared.half.out, tile, warp / outTiles, outScales);
   } else if (warp < outTiles) {
@@ -233,9 +233,9 @@ __device__ __forceinline__ void RowsStep<C>::newTokens(const HeadRecord<Words> &
   const Constants ofQ = Base::constants(head.half.first, first),
                   ofK = Base::constants(head.half.first, C::D + first),
                   ofV = Base::constants(head.half.first, 2 * C::D + first);
-  waitArrival(&shared.arrived[AtHead], turn & 1);
+  waitArrival(shared.arrived[AtHead], turn & 1);
   if (lane == 0)
-    persistent::barrierExpect(&shared.arrived[AtHead], sums.bytes);
+    shared.arrived[AtHead].expect(sums.bytes);
 #pragma unroll 1
   for (int p = 0; p < groups / together; p++) {
     float2 q[together];

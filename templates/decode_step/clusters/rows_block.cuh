@@ -73,9 +73,9 @@ template <typename C> struct Shared<C, true> {
   alignas(16) T query[groups][headDim]; ///< of this block's sequences
   float2 statistics[rows][ranks];       ///< of the whole of x
   float2 softmax[ranks];
-  u64 full[C::Slots], empty[C::Slots];
-  u64 arrived[6];
-  u64 chosen; ///< the step's tokens have been
+  Barrier full[C::Slots], empty[C::Slots];
+  Barrier arrived[6];
+  Barrier chosen; ///< the step's tokens have been
   int id[rows], past[rows];
   typename PagesOf<C>::Type pages[isPaged<C> ? groups : 1]; ///< of this block's sequences
 };

@@ -16,13 +16,13 @@ template <typename C> struct RowsStream : Stream<C> {
   /// A slot of bytes that follow each other.
   __device__ __forceinline__ void whole(const void *from, unsigned bytes) {
     if (turn == 0) {
-      persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+      persistent::barrierWait(shared.empty[slot], lap ^ 1);
       __syncwarp();
       if (lane == 0) {
-        persistent::barrierExpect(&shared.full[slot], bytes);
-        persistent::copyBulk(shared.ring[slot], from, bytes, &shared.full[slot]);
+        shared.full[slot].expect(bytes);
+        persistent::copyBulk(shared.ring[slot], from, bytes, shared.full[slot]);
       } else {
-        persistent::barrierArrive(&shared.full[slot]);
+        shared.full[slot].arrive();
       }
     }
     Base::skip(1);
@@ -33,20 +33,20 @@ template <typename C> struct RowsStream : Stream<C> {
                                              int count) {
     constexpr int bytes = headDim * (int)sizeof(T);
     if (turn == 0) {
-      persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+      persistent::barrierWait(shared.empty[slot], lap ^ 1);
       __syncwarp();
       if (lane == 0) {
-        persistent::barrierExpect(&shared.full[slot], count * bytes);
+        shared.full[slot].expect(count * bytes);
 #pragma unroll 1
         for (int done = 0; done < count;) {
           const int at = position + done,
                     n = min(count - done, Pages<C>::tokens - at % Pages<C>::tokens);
           persistent::copyBulk(shared.ring[slot] + done * bytes, from + pages.offsetOf(at),
-                               n * bytes, &shared.full[slot]);
+                               n * bytes, shared.full[slot]);
           done += n;
         }
       } else {
-        persistent::barrierArrive(&shared.full[slot]);
+        shared.full[slot].arrive();
       }
     }
     Base::skip(1);
@@ -111,7 +111,7 @@ template <typename C> struct RowsStream : Stream<C> {
                                                rank * L::slice);
         // Until a step has its tokens the rest of its weights would only delay the choice.
         if (layer == 0 && s > 0)
-          persistent::barrierWait(&shared.chosen, (s - 1) & 1);
+          persistent::barrierWait(shared.chosen, (s - 1) & 1);
         state(head, s);
 #pragma unroll 1
         for (int i = 0; i < L::projectionSlots; i++)

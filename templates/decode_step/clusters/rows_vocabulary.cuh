@@ -11,19 +11,19 @@ namespace gpt2c::clusters {
 template <typename C> __device__ __forceinline__ void RowsStep<C>::gatherWhole() {
   constexpr int vector = elementsPer16Bytes<T>();
   const unsigned parity = turn / decltype(shared.records)::layers & 1 ^ 1;
-  waitArrival(&shared.arrived[AtStatistics], parity);
-  u64 *const arrived = &shared.arrived[AtWhole];
+  waitArrival(shared.arrived[AtStatistics], parity);
+  Barrier &arrived = shared.arrived[AtWhole];
   constexpr int vectors = L::slice / vector;
   for (int i = threadIdx.x; i < rows * vectors * ranks; i += warps * 32) {
     const int n = i / ranks / vectors, v = i / ranks % vectors;
     send(remote(sharedAddress(&shared.whole[n][rank * L::slice + v * vector]), i % ranks),
          *reinterpret_cast<const uint4 *>(&shared.x[n][v * vector]),
-         remote(sharedAddress(arrived), i % ranks));
+         remote(arrived.address(), i % ranks));
   }
   waitArrival(arrived, parity);
   if (threadIdx.x == 0) {
-    persistent::barrierExpect(&shared.arrived[AtStatistics], rows * ranks * 8);
-    persistent::barrierExpect(arrived, rows * C::D * (int)sizeof(T));
+    shared.arrived[AtStatistics].expect(rows * ranks * 8);
+    arrived.expect(rows * C::D * (int)sizeof(T));
   }
 }
 

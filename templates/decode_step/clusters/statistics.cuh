@@ -10,7 +10,7 @@ namespace gpt2c::clusters {
 /// Of fp16 without a gain x is the operands of a product: with itself and with ones.
 template <typename C>
 template <bool Gained>
-__device__ __forceinline__ void Step<C>::sendStatistics(const float2 *to, u64 *barrier,
+__device__ __forceinline__ void Step<C>::sendStatistics(const float2 *to, Barrier &barrier,
                                                         NormKind norm) {
   float mean = 0.0f, squares = 0.0f;
   if constexpr (halves && !Gained) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ void Step<C>::sendStatistics(const float2 *to, u64 *b
   }
   if (lane < ranks)
     send(remote(sharedAddress(to + rank), lane), mean, squares,
-         remote(sharedAddress(barrier), lane));
+         remote(barrier.address(), lane));
 }
 
 template <typename C>

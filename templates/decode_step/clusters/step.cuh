@@ -57,7 +57,7 @@ template <typename C> struct Step {
 
   /// Waits for what the blocks of the cluster send. Acquiring at the cluster's scope would
   /// invalidate L1, spilled registers included; what arrives comes by way of the barrier itself.
-  __device__ __forceinline__ static void waitArrival(u64 *barrier, unsigned parity) {
+  __device__ __forceinline__ static void waitArrival(const Barrier &barrier, unsigned parity) {
     persistent::barrierWait(barrier, parity);
     __syncwarp();
   }
@@ -69,7 +69,7 @@ template <typename C> struct Step {
     return slot + i >= C::Slots ? slot + i - C::Slots : slot + i;
   }
   __device__ __forceinline__ void waitSlot(int i) const {
-    persistent::barrierWait(&shared.full[slotAt(i)], slot + i >= C::Slots ? lap ^ 1 : lap);
+    persistent::barrierWait(shared.full[slotAt(i)], slot + i >= C::Slots ? lap ^ 1 : lap);
     __syncwarp();
   }
   __device__ __forceinline__ void advance(int n) {
@@ -80,7 +80,7 @@ template <typename C> struct Step {
   /// Gives n slots back, behind a barrier of those who have read them: the helper does so for all.
   __device__ __forceinline__ void release(int n) {
     if (lane < n)
-      persistent::barrierArrive(&shared.empty[slotAt(lane)]);
+      shared.empty[slotAt(lane)].arrive();
     __syncwarp();
     advance(n);
   }
@@ -255,7 +255,7 @@ template <typename C> struct Step {
 
   /// Those of the block's slice to all blocks.
   template <bool Gained>
-  __device__ __forceinline__ void sendStatistics(const float2 *to, u64 *barrier, NormKind norm);
+  __device__ __forceinline__ void sendStatistics(const float2 *to, Barrier &barrier, NormKind norm);
   /// One over the standard deviation, with the scale of the gain undone, and the mean.
   struct Moments {
     float scale, mean;

@@ -57,7 +57,7 @@ template <typename C> struct Stream {
   /// The next slot: fill() copies the lane's chunks, 32 from each other.
   template <typename Fill> __device__ __forceinline__ void next(Fill &&fill) {
     if (turn == 0) {
-      persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+      persistent::barrierWait(shared.empty[slot], lap ^ 1);
       __syncwarp();
       fill();
       asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
@@ -153,7 +153,7 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int layers,
     // once, would only delay the choice.
     auto waitChoice = [&] {
       if (step > 0)
-        persistent::barrierWait(&shared.chosen, (step - 1) & 1);
+        persistent::barrierWait(shared.chosen, (step - 1) & 1);
     };
     if (spare)
       waitChoice();

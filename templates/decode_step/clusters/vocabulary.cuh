@@ -52,7 +52,7 @@ template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary() {
   unsigned parity = lap ^ wraps ^ 1;
   int i = lane < C::Slots ? lane : count;
   while (__any_sync(fullWarp, i < count)) {
-    bool ready = i < count && persistent::barrierTest(&shared.empty[mine], parity);
+    bool ready = i < count && shared.empty[mine].test(parity);
     if constexpr (!roomy<C>) {
       const unsigned early = __ballot_sync(fullWarp, ready && i < C::Slots);
       ready &= i >= C::Slots || lane == __ffs(early) - 1;
@@ -63,10 +63,10 @@ template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary() {
       auto bytesOf = [](int group) { return min(8, C::Vocab - group * 8) * C::D * (int)sizeof(W); };
       const int group = blockIdx.x + i * gridDim.x, bytes = bytesOf(group),
                 next = group + C::Slots * gridDim.x;
-      persistent::barrierExpect(&shared.full[mine], bytes);
-      persistent::barrierArrive(&shared.full[mine], 31);
+      shared.full[mine].expect(bytes);
+      shared.full[mine].arrive(31);
       persistent::copyBulk(shared.ring[mine], from + (i64)group * L::slotBytes, bytes,
-                           &shared.full[mine]);
+                           shared.full[mine]);
       if (roomy<C> && i + C::Slots < count)
         persistent::prefetchBulk(from + (i64)next * L::slotBytes, bytesOf(next));
       i += C::Slots;
@@ -76,7 +76,7 @@ template <typename C> __device__ __forceinline__ void Stream<C>::vocabulary() {
   }
   // None may be waited for a lap ahead.
   if (lane < C::Slots)
-    persistent::barrierWait(&shared.empty[mine], parity);
+    persistent::barrierWait(shared.empty[mine], parity);
   __syncwarp();
 }
 
@@ -85,16 +85,16 @@ template <typename C>
 __device__ __forceinline__ typename Step<C>::Moments
 Step<C>::wholeOfX(const FirstProduct<Words> &product) {
   constexpr int vector = elementsPer16Bytes<T>();
-  u64 *const arrived = &shared.arrived[AtWhole];
+  Barrier &arrived = shared.arrived[AtWhole];
   // The slice in pieces of 16 bytes, to all blocks.
   constexpr int vectors = L::slice / vector;
   for (int i = threadIdx.x; i < vectors * ranks; i += warps * 32)
     send(remote(sharedAddress(&shared.whole.x[(rank * vectors + i / ranks) * vector]), i % ranks),
          reinterpret_cast<const uint4 *>(shared.x)[i / ranks],
-         remote(sharedAddress(arrived), i % ranks));
+         remote(arrived.address(), i % ranks));
   waitArrival(arrived, (turn / decltype(shared.records)::layers & 1) ^ 1);
   if (threadIdx.x == 0)
-    persistent::barrierExpect(arrived, C::D * (int)sizeof(T) + ranks * 8);
+    arrived.expect(C::D * (int)sizeof(T) + ranks * 8);
   return moments(shared.whole.statistics, product);
 }
 
@@ -179,7 +179,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
       }
       __syncwarp();
       if (lane == 0)
-        persistent::barrierArrive(&shared.empty[slot]);
+        shared.empty[slot].arrive();
       v = fmaf((v - m.mean * sums) * m.scale, scale, bias);
       if (at < C::Vocab) {
         if (lane < 8)
@@ -302,7 +302,7 @@ __device__ __forceinline__ void Step<C>::vocabularyOfDigits(const VocabularyReco
       }
       __syncwarp();
       if (lane == 0)
-        persistent::barrierArrive(&shared.empty[slot]);
+        shared.empty[slot].arrive();
       advance(readers);
       float v = 0.0f;
 #pragma unroll

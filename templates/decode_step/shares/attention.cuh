@@ -95,7 +95,7 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
     for (int p = 0; p < L::pairs; p++)
       of[part][p] = constants(head.half.first, part * C::D + place.cluster * C::HeadDim +
                                                    min(2 * (lane + 32 * p), C::HeadDim - 2));
-  persistent::barrierWait(&shared.arrived[AtHead], turn & 1);
+  persistent::barrierWait(shared.arrived[AtHead], turn & 1);
   __syncwarp();
   const Moments m = moments(shared.head.statistics, head.half.first);
   const State<C> state(head, 0, place.cluster, shared.pages);
@@ -146,7 +146,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::sendParts() {
       out.x = fmaf(weight, v.x, out.x);
       out.y = fmaf(weight, v.y, out.y);
     }
-    const unsigned done = remote(sharedAddress(&shared.arrived[AtParts]), block);
+    const unsigned done = remote(shared.arrived[AtParts].address(), block);
     send(remote(sharedAddress(&shared.parts.out[place.rank][2 * pair]), block), out.x, out.y, done);
     if (pair == 0)
       send(remote(sharedAddress(&shared.parts.softmax[place.rank]), block), top, total, done);
@@ -202,7 +202,7 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
   // The tiles of keys have several readers.
   if (warp == warps - 1)
     for (int i = lane; i < 2 * k.slots; i += 32)
-      persistent::barrierArrive(&shared.empty[slotAt(i)], arrivals);
+      shared.empty[slotAt(i)].arrive(arrivals);
   waitArrival(AtParts, turn);
   second<typename L::Projection>(head.half, C::Heads, 2 * k.slots,
                                  [o = mergedParts()](int) { return o; });

@@ -173,9 +173,9 @@ template <typename C> struct Shared {
   float2 softmax[warps + C::HeadsEach]; ///< the last those of heads with the new token
   u64 best[warps];
   u64 choice[persistent::choosers]; ///< the best of 32 blocks each
-  u64 full[C::Slots], empty[C::Slots];
-  u64 arrived[4];
-  u64 chosen; ///< the step's token has been
+  Barrier full[C::Slots], empty[C::Slots];
+  Barrier arrived[4];
+  Barrier chosen; ///< the step's token has been
   int id;
   int pages[isPaged<C> ? C::PageColumns : 1];
   /// Where heads share keys or turn: what attention is, and what pairs turn by, cosine and sine.

@@ -60,7 +60,7 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
       shared.softmax[at + lane] = {leastScore, 0.0f};
     return;
   }
-  persistent::barrierWait(&shared.arrived[AtHead], turn & 1);
+  persistent::barrierWait(shared.arrived[AtHead], turn & 1);
   __syncwarp();
   const FirstProduct<Words> &product = head.half.first;
   const Moments m = moments(shared.head.statistics, product);
@@ -130,7 +130,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::sendGroupParts() 
       out.x = fmaf(weight, v.x, out.x);
       out.y = fmaf(weight, v.y, out.y);
     }
-    const unsigned done = remote(sharedAddress(&shared.arrived[AtParts]), block);
+    const unsigned done = remote(shared.arrived[AtParts].address(), block);
     send(remote(sharedAddress(&shared.parts.out[place.rank][head * C::HeadDim + 2 * pair]), block),
          out.x, out.y, done);
     if (pair == 0)
@@ -191,7 +191,7 @@ __device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words
   // The tiles of keys have several readers.
   if (warp == warps - 1)
     for (int i = lane; i < 2 * k.slots; i += 32)
-      persistent::barrierArrive(&shared.empty[slotAt(i)], arrivals);
+      shared.empty[slotAt(i)].arrive(arrivals);
   waitArrival(AtParts, turn);
   mergeGroupParts();
   sync<3, warps>();

@@ -90,7 +90,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
     vocabularyOfRows(last, s);
     chooseRows(step, epoch % 3);
     if (threadIdx.x == 0)
-      persistent::barrierArrive(&shared.chosen);
+      shared.chosen.arrive();
     const int row = threadIdx.x;
     if (blockIdx.x == 0 && row < this->batch()) {
       const int id = shared.id[row];
@@ -149,15 +149,15 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
   __syncthreads();
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
-      persistent::barrierInit(&shared.full[i], 32);
-      persistent::barrierInit(&shared.empty[i], arrivals);
+      shared.full[i].init(32);
+      shared.empty[i].init(arrivals);
     }
-    persistent::barrierInit(&shared.chosen, 1);
+    shared.chosen.init(1);
     for (int i = 0; i < Arrivals; i++) {
-      persistent::barrierInit(&shared.arrived[i], 1);
-      persistent::barrierExpect(&shared.arrived[i], Place<C>().bytesOf(i));
+      shared.arrived[i].init(1);
+      shared.arrived[i].expect(Place<C>().bytesOf(i));
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fenceBarrierInit();
   }
   const StepRecord<Words> &last = shared.step();
   if (threadIdx.x < C::Rows) {

@@ -35,7 +35,7 @@ __device__ __forceinline__ void RowsStep<C>::queries(const HeadRecord<Words> &he
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &head, int past) {
   constexpr int dim = C::HeadDim;
-  persistent::barrierWait(&shared.arrived[AtHead], turn & 1);
+  persistent::barrierWait(shared.arrived[AtHead], turn & 1);
   __syncwarp();
   const FirstProduct<Words> &product = head.half.first;
   const Moments m = moments(shared.head.statistics, product);

@@ -43,9 +43,9 @@ template <typename C> struct RowsShared {
   float newScore[C::HeadsEach];
   alignas(16) T q[C::HeadsEach][L::Keys::padded];
   u64 best[rows][warps];
-  u64 full[C::Slots], empty[C::Slots];
-  u64 arrived[Arrivals];
-  u64 chosen; ///< the step's tokens have been
+  Barrier full[C::Slots], empty[C::Slots];
+  Barrier arrived[Arrivals];
+  Barrier chosen; ///< the step's tokens have been
   int id[rows], past[rows];
   int pages[isPaged<C> ? C::PageColumns : 1]; ///< of the block's sequence
   alignas(16) float2 angle[C::Rotary > 0 ? C::Rotary : 1];

@@ -151,14 +151,14 @@ template <typename C> struct RowsStep : Step<C> {
     const float2 v = rowStatistics(C::Norm);
     if (t == 0)
       send(remote(sharedAddress(to + place.rank), g), v.x, v.y,
-           remote(sharedAddress(&shared.arrived[at]), g));
+           remote(shared.arrived[at].address(), g));
   }
   __device__ __forceinline__ void sendWholeStatistics() const {
     const float2 v = rowStatistics(C::FinalNorm);
 #pragma unroll
     for (int block = t; block < ranks; block += 4)
       send(remote(sharedAddress(&shared.whole.statistics[g][place.rank]), block), v.x, v.y,
-           remote(sharedAddress(&shared.arrived[AtWhole]), block));
+           remote(shared.arrived[AtWhole].address(), block));
   }
 
   // Products
@@ -177,7 +177,7 @@ template <typename C> struct RowsStep : Step<C> {
 #pragma unroll
           for (int i = 0; i < 2; i++)
             send(remote(sharedAddress(&sums.sum[place.rank][row]), 2 * t + i), total(sum, i),
-                 total(sum, 2 + i), remote(sharedAddress(&shared.arrived[at]), 2 * t + i));
+                 total(sum, 2 + i), remote(shared.arrived[at].address(), 2 * t + i));
         });
     advance(ceilDiv(tiles, P::each) * P::chunks);
   }
@@ -207,8 +207,7 @@ template <typename C> struct RowsStep : Step<C> {
     if (to != nullptr)
 #pragma unroll
       for (int block = t; block < ranks; block += 4)
-        send(remote(sharedAddress(to), block), v,
-             remote(sharedAddress(&shared.arrived[at]), block));
+        send(remote(sharedAddress(to), block), v, remote(shared.arrived[at].address(), block));
   }
   /// The block's part of an MLP behind `receiveRows` and `storeRows`.
   __device__ __forceinline__ void mlpOfRows(const HalfRecord<Words> &half, const Constants &c) {

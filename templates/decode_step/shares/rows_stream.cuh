@@ -30,7 +30,7 @@ template <typename C> struct RowsStream : Stream<C> {
           return exists ? (i64)row * C::D + slice : (i64)-1;
         });
     if (first)
-      persistent::barrierWait(&shared.chosen, parity);
+      persistent::barrierWait(shared.chosen, parity);
 #pragma unroll 1
     for (int h = 0; h < place.keys; h++) {
       const State<C> state(of, place.rank, place.keyHead + h, shared.pages);

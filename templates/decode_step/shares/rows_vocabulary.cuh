@@ -24,7 +24,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
     const int block = i % ranks, row = i / ranks % rows, vector = i / (ranks * rows);
     send(remote(sharedAddress(&shared.whole.x[row][place.rank * L::slice + vector * 8]), block),
          *reinterpret_cast<const uint4 *>(&shared.x[row][vector * 8]),
-         remote(sharedAddress(&shared.arrived[AtWhole]), block));
+         remote(shared.arrived[AtWhole].address(), block));
   }
   Base::template sync<3, warps>();
   waitArrival(AtWhole, step);

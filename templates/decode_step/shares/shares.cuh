@@ -119,7 +119,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
     vocabulary(last, s);
     choose(step, epoch % 3);
     if (threadIdx.x == 0) {
-      persistent::barrierArrive(&shared.chosen);
+      shared.chosen.arrive();
       if (blockIdx.x == 0) {
         step.next[0] = token;
         if constexpr (!isPaged<C>) {
@@ -181,15 +181,15 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
       shared.attended[i] = fromFloat<typename C::T>(0.0f);
   if (threadIdx.x == 0) {
     for (int i = 0; i < C::Slots; i++) {
-      persistent::barrierInit(&shared.full[i], 32);
-      persistent::barrierInit(&shared.empty[i], arrivals);
+      shared.full[i].init(32);
+      shared.empty[i].init(arrivals);
     }
-    persistent::barrierInit(&shared.chosen, 1);
+    shared.chosen.init(1);
     for (int i = 0; i < 4; i++) {
-      persistent::barrierInit(&shared.arrived[i], 1);
-      persistent::barrierExpect(&shared.arrived[i], Place<C>().bytesOf(i));
+      shared.arrived[i].init(1);
+      shared.arrived[i].expect(Place<C>().bytesOf(i));
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fenceBarrierInit();
   }
   __syncthreads();
   const StepRecord<Words> &last = shared.step();

@@ -40,10 +40,10 @@ template <typename C> struct Step {
   }
   /// Waits for what the blocks of the cluster send, as often as `turn` says.
   __device__ __forceinline__ void waitArrival(Arrival at, unsigned turn) const {
-    persistent::barrierWait(&shared.arrived[at], turn & 1);
+    persistent::barrierWait(shared.arrived[at], turn & 1);
     __syncwarp();
     if (threadIdx.x == 0)
-      persistent::barrierExpect(&shared.arrived[at], place.bytesOf(at));
+      shared.arrived[at].expect(place.bytesOf(at));
   }
 
   // The ring
@@ -52,14 +52,14 @@ template <typename C> struct Step {
   /// The slot i behind the next one, and whether it is of the next lap.
   __device__ __forceinline__ int slotAt(int i) const { return (unsigned)(slot + i) % C::Slots; }
   __device__ __forceinline__ void waitSlot(int i) const {
-    persistent::barrierWait(&shared.full[slotAt(i)], lap ^ ((unsigned)(slot + i) / C::Slots & 1));
+    persistent::barrierWait(shared.full[slotAt(i)], lap ^ ((unsigned)(slot + i) / C::Slots & 1));
     __syncwarp();
   }
   /// What the warp has read is given back: it arrives `times` times of those of all readers.
   __device__ __forceinline__ void release(int i, int times) const {
     __syncwarp();
     if (lane == 0)
-      persistent::barrierArrive(&shared.empty[slotAt(i)], times);
+      shared.empty[slotAt(i)].arrive(times);
   }
   __device__ __forceinline__ void advance(int n) {
     lap ^= (unsigned)(slot + n) / C::Slots & 1;
@@ -297,7 +297,7 @@ template <typename C> struct Step {
     squares = warpReduce<Sum>(squares);
     if (lane < ranks)
       send(remote(sharedAddress(to + place.rank), lane), sum, squares,
-           remote(sharedAddress(&shared.arrived[at]), lane));
+           remote(shared.arrived[at].address(), lane));
   }
   /// One over the standard deviation, with the scale of the gain undone, and the mean.
   struct Moments {
@@ -364,7 +364,7 @@ template <typename C> struct Step {
 #pragma unroll
           for (int block = t; block < ranks; block += 4)
             send(remote(sharedAddress(&sums.sum[place.rank][row]), block), v.x, v.y,
-                 remote(sharedAddress(&shared.arrived[at]), block));
+                 remote(shared.arrived[at].address(), block));
         });
     advance(ceilDiv(tiles, P::each) * P::chunks);
   }

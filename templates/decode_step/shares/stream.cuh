@@ -42,7 +42,7 @@ template <typename C> struct Stream {
 #pragma unroll 1
     for (int s = 0; s < slots; s++) {
       if (turn == 0) {
-        persistent::barrierWait(&shared.empty[slot], lap ^ 1);
+        persistent::barrierWait(shared.empty[slot], lap ^ 1);
         __syncwarp();
         const int tile = P::chunks > 1 ? s / P::chunks : s * P::each,
                   column = P::chunks > 1 ? s % P::chunks * P::columns : 0,
@@ -96,7 +96,7 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
     }
   });
   if (first)
-    persistent::barrierWait(&shared.chosen, parity);
+    persistent::barrierWait(shared.chosen, parity);
   const Keys<C> k(past, place.rank);
   const State<C> state(of, 0, place.keyHead, shared.pages);
 #pragma unroll 1

@@ -18,7 +18,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
     const int vector = i / ranks, block = i % ranks;
     send(remote(sharedAddress(&shared.whole.x[place.rank * L::slice + vector * 8]), block),
          reinterpret_cast<const uint4 *>(shared.x)[vector],
-         remote(sharedAddress(&shared.arrived[AtWhole]), block));
+         remote(shared.arrived[AtWhole].address(), block));
   }
   waitArrival(AtWhole, step);
   const Moments m = moments(shared.whole.statistics, product);

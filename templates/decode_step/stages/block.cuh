@@ -39,10 +39,10 @@ template <typename C> struct Block {
     return reinterpret_cast<const Record *>(shared + Layout<C>::records)[i];
   }
   __device__ char *ring(int i) const { return shared + i * C::SlotBytes; }
-  __device__ u64 *full(int i) const {
-    return reinterpret_cast<u64 *>(shared + Layout<C>::barriers) + i;
+  __device__ Barrier &full(int i) const {
+    return reinterpret_cast<Barrier *>(shared + Layout<C>::barriers)[i];
   }
-  __device__ u64 *empty(int i) const { return full(i) + C::Slots; }
+  __device__ Barrier &empty(int i) const { return full(i + C::Slots); }
   /// Memory for sums over warps. Written, then read after one barrier; two of them take turns, so
   /// no second barrier is needed.
   __device__ float *nextSums() {
@@ -84,7 +84,7 @@ template <typename C> struct Block {
   __device__ void releaseSlots(int n) {
     __syncwarp();
     if (threadIdx.x % 32 < n)
-      barrierArrive(empty(slotAt(threadIdx.x % 32)));
+      empty(slotAt(threadIdx.x % 32)).arrive();
     nextSlots(n);
   }
 };

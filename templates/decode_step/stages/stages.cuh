@@ -70,7 +70,7 @@ __device__ void streamWeights(Block<C> &block, int count, int steps, Prefetch &&
             }
             barrierWaitLong(block.empty(block.slot), block.lap ^ 1);
             if (lane == 0)
-              barrierExpect(block.full(block.slot), rows * chunkBytes);
+              block.full(block.slot).expect(rows * chunkBytes);
             __syncwarp();
             if (lane < rows)
               copyBulk(block.ring(block.slot) + lane * pitch,
@@ -169,10 +169,10 @@ __device__ __forceinline__ void run(void *shared, const Record *records, int cou
     reinterpret_cast<u64 *>(block.shared + Layout<C>::records)[i] =
         reinterpret_cast<const u64 *>(records)[i];
   for (int i = threadIdx.x; i < C::Slots; i += Layout<C>::threads) {
-    barrierInit(block.full(i), 1);
-    barrierInit(block.empty(i), warps);
+    block.full(i).init(1);
+    block.empty(i).init(warps);
   }
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  fenceBarrierInit();
   __syncthreads();
   const StepRecord<Words> &step = block.record(count - 1).template as<StepRecord>();
   block.copyBytes = step.copyBytes;
