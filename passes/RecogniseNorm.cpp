@@ -10,6 +10,7 @@
 // rows whose mean is up to 2^18 times as large as their deviation, or as many times smaller.
 // A chain in half precision may overflow where the op, which computes in f32, does not.
 #include "ir/Decimal.h"
+#include "ir/Norms.h"
 #include "passes/proof/ChainForm.h"
 #include "passes/proof/Probe.h"
 
@@ -34,8 +35,6 @@ static bool isNormOf(Value *root, Value *x) {
   BackwardSlice s = backwardSlice(root, [&](Value *v) { return v == x || !isNormOp(v->def()); });
   return llvm::all_of(s.leaves, [&](Value *v) { return v == x; });
 }
-
-enum class NormKind { Layer, Rms };
 
 /// Values of which the chain may be a norm, nearest first: what is reduced above the square root
 /// and, for an RMS norm, what the square is made of. Where one is a cast, what was cast comes
@@ -313,7 +312,8 @@ static llvm::Error recogniseNorm(PassContext &ctx, Function &f, Op *squareRoot) 
   NormMiss misses[2];
   bool candidate = false;
   llvm::SmallVector<Op *> chain;
-  for (NormKind kind : {NormKind::Layer, NormKind::Rms})
+  for (NormKind kind : {NormKind::Layer, NormKind::Rms}) {
+    NormMiss &miss = misses[kind == NormKind::Rms];
     for (Value *x : normInputs(squareRoot, kind)) {
       candidate = true;
       auto roots = normRoots(squareRoot, x);
@@ -323,10 +323,11 @@ static llvm::Error recogniseNorm(PassContext &ctx, Function &f, Op *squareRoot) 
         if (const Op *foreign = foreignNormOp(root, x, kind)) {
           // A layer norm has more means than an RMS norm: that is no reason why it is none.
           if (kind == NormKind::Layer || reducesOthers(*foreign) || !foreign->info().has(Reduction))
-            misses[int(kind)].foreign = foreign;
-        } else if (auto parameters = normParameters(f, root->result(), x, kind, misses[int(kind)]))
+            miss.foreign = foreign;
+        } else if (auto parameters = normParameters(f, root->result(), x, kind, miss))
           return replaceNorm(f, root, x, kind, *parameters);
     }
+  }
   NormMiss &miss = std::isfinite(misses[0].error) ? misses[0] : misses[1];
   Obstacle why = blame(squareRoot, chain);
   for (const NormMiss &m : misses)

@@ -131,9 +131,6 @@ private:
     s_.activation = (l.gate ? l.gate : l.hidden)->stringAttr("activation");
   }
 
-  static FusedNorm normOf(const Op &norm) {
-    return norm.is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
-  }
   /// Widths and gains of a kernel are those of all layers.
   bool isLikeFirst(const DecoderLayer &l) {
     const int64_t columns = (s_.heads + 2 * s_.keyHeads) * s_.headDim;
@@ -188,7 +185,7 @@ std::string describe(const DecoderShape &s) {
     out += llvm::formatv(" that share {0} of keys", s.keyHeads).str();
   if (s.rotary)
     out += llvm::formatv(", {0} pairs turned", s.rotary).str();
-  out += s.norm == FusedNorm::Rms ? "; RMS norms" : "; layer norms";
+  out += s.norm == NormKind::Rms ? "; RMS norms" : "; layer norms";
   return out + llvm::formatv("; MLP of {0} columns, {1}{2}; vocabulary of {3}", s.hidden,
                              s.activation, s.gated ? " gate" : "", s.vocabulary)
                    .str();

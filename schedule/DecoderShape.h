@@ -38,7 +38,7 @@ struct DecoderShape {
   int64_t rotary = 0;  ///< pairs of a head that turn; 0: none
   bool gated = false;
   bool bias = false; ///< a product of the layers has one
-  FusedNorm norm = FusedNorm::None, lastNorm = FusedNorm::None;
+  NormKind norm = NormKind::None, lastNorm = NormKind::None;
   std::string activation; ///< of hidden columns, or of the gate
 
   bool sharesKeys() const { return keyHeads != heads; }

@@ -68,7 +68,7 @@ struct Int8Rows {
 
 /// What a kernel is to do beside the product.
 struct LinearFusions {
-  FusedNorm norm = FusedNorm::None; ///< of x
+  NormKind norm = NormKind::None;   ///< of x
   Scalar gain = Scalar::F32;        ///< type of its gain and shift
   bool plainNorm = false;           ///< it has neither, see fold-norms
   bool normSums = true;             ///< sums of the weights, times gain and shift, are known
@@ -94,7 +94,7 @@ struct LinearProblem : LinearShape {
 
   /// The epilogue takes neighbouring columns together.
   bool hasPairs() const { return fused.gate || fused.rotation; }
-  bool hasNorm() const { return fused.norm != FusedNorm::None; }
+  bool hasNorm() const { return fused.norm != NormKind::None; }
   LinearProblem plain() const {
     LinearProblem p = *this;
     p.fused = {};

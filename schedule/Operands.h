@@ -26,7 +26,6 @@ const Tensor *constantOf(const Value *v);
 /// A constant of ones.
 bool isOnes(const Value *v);
 
-inline bool isNorm(const Op &op) { return op.is(OpCode::LayerNorm) || op.is(OpCode::RmsNorm); }
 /// A norm over the last axis with one gain and bias per element.
 bool isRowNorm(const Op &op);
 /// A layer norm without gain and shift, as fold-norms leaves it.

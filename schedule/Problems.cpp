@@ -34,7 +34,7 @@ static bool hasNormSums(const Op &product, const Op &norm) {
 }
 
 LinearProblem Problems::withNorm(LinearProblem p, const Op &product, const Op &norm) const {
-  p.fused.norm = norm.is(OpCode::RmsNorm) ? FusedNorm::Rms : FusedNorm::Layer;
+  p.fused.norm = normOf(norm);
   p.fused.gain = scalarOf(norm.operand(ops::LayerNorm::Scale));
   p.fused.plainNorm = isFoldedNorm(norm);
   p.fused.normSums = hasNormSums(product, norm);

@@ -1,6 +1,8 @@
 // Element types of kernels, and what they compute beside their own work.
 #pragma once
 
+#include "ir/Norms.h"
+
 namespace gpt2c {
 
 /// Storage type of a tensor in a kernel.
@@ -13,8 +15,5 @@ constexpr unsigned scalarBytes(Scalar s) { return isNarrow(s) ? 2 : s == Scalar:
 /// a zero point q = x yInverse + yZero, rounded and within int8 (templates/device/int8.cuh).
 /// Parameters are named so and follow those of the result.
 enum class Given { None, Scale, ScaleAndZero };
-
-/// The norm of its rows that a kernel computes beside its own work.
-enum class FusedNorm { None, Layer, Rms };
 
 } // namespace gpt2c

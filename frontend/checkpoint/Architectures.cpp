@@ -148,7 +148,7 @@ void readGpt2(Config &c, Decoder &d) {
   const bool byLayer = c.flag("scale_attn_by_inverse_layer_idx", false);
   for (size_t i = 0; i < d.layers.size(); ++i)
     d.layers[i].scale = (scaled ? d.layers[i].scale : 1) / double(byLayer ? i + 1 : 1);
-  d.norm = Decoder::Norm::Layer;
+  d.norm = NormKind::Layer;
   d.epsilon = c.positive("layer_norm_epsilon", 1e-5);
   d.activation = c.text("activation_function", "gelu_new");
   d.qkv = Decoder::Qkv::Joined;
@@ -262,7 +262,7 @@ void readNeox(Config &c, Decoder &d) {
   d.hidden = c.size("intermediate_size");
   readLayers(c, d, "num_hidden_layers");
   readHeads(c, d, "num_attention_heads", false);
-  d.norm = Decoder::Norm::Layer;
+  d.norm = NormKind::Layer;
   d.epsilon = c.positive("layer_norm_eps", 1e-5);
   d.activation = c.text("hidden_act", "gelu");
   d.qkv = Decoder::Qkv::JoinedByHead;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/DType.h"
+#include "ir/Norms.h"
 
 #include <cstdint>
 #include <string>
@@ -26,7 +27,6 @@ struct WeightNames {
 };
 
 struct Decoder {
-  enum class Norm { Layer, Rms };
   /// One product for queries, keys and values: side by side, or [q k v] for each head.
   enum class Qkv { Apart, Joined, JoinedByHead };
 
@@ -47,7 +47,7 @@ struct Decoder {
   int64_t vocabulary = 0, width = 0, hidden = 0, heads = 0, keyHeads = 0, headDim = 0;
   int64_t positions = 0; ///< rows of the table of positions; 0: there is none
 
-  Norm norm = Norm::Rms;
+  NormKind norm = NormKind::Rms;
   double epsilon = 0;
   bool gainPlusOne = false; ///< x / rms * (1 + gain), in single precision
   bool normsBehind = false; ///< also of what attention and MLP give

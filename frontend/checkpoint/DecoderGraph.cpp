@@ -128,7 +128,7 @@ private:
     g_.setPart(module);
     Name gain = weight(module + ".weight", {size});
     const std::vector<GraphWriter::Attr> attrs{{"axis", int64_t(-1)}, {"epsilon", d_.epsilon}};
-    if (d_.norm == Decoder::Norm::Layer)
+    if (d_.norm == NormKind::Layer)
       return g_.op("LayerNormalization", {x, gain, weight(module + ".bias", {size})}, attrs);
     if (!d_.gainPlusOne)
       return g_.op("RMSNormalization", {x, gain}, attrs);

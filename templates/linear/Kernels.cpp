@@ -96,9 +96,9 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
     else if (word == "any-rows")
       s.batchInvariant = true;
     else if (word == "norm")
-      f.norm = FusedNorm::Layer, f.plainNorm = true;
+      f.norm = NormKind::Layer, f.plainNorm = true;
     else if (word == "rms_norm")
-      f.norm = FusedNorm::Rms, f.plainNorm = true;
+      f.norm = NormKind::Rms, f.plainNorm = true;
     else if (word == "statistics")
       f.statistics = true;
     else if (word == "best")

@@ -15,7 +15,6 @@ namespace gpt2c::clusters {
 
 using persistent::ClusterEmbedRecord, persistent::FirstProduct, persistent::HalfRecord,
     persistent::HeadRecord, persistent::StepRecord, persistent::VocabularyRecord;
-using persistent::NormKind;
 using persistent::Patience;
 using persistent::Record;
 using persistent::Words;

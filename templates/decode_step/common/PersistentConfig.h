@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/Activations.h"
+#include "ir/Norms.h"
 #include "ir/Type.h"
 #include "templates/decode_step/common/records.h"
 
@@ -36,7 +37,7 @@ public:
     append(name, digits);
   }
   void add(llvm::StringRef name, Element value);
-  void add(llvm::StringRef name, NormKind value);
+  void add(llvm::StringRef name, NormKind value) { append(name, "NormKind::" + nameOf(value)); }
   void add(Activation function) { function_ = infoOf(function).function; }
   /// The constant `name` of a type.
   std::string finish(llvm::StringRef type, llvm::StringRef name) const;
@@ -65,12 +66,6 @@ inline void ConfigText::add(llvm::StringRef name, Element value) {
 #define ELEMENT_TYPE(Name, Type)                                                                   \
   if (value == Element::Name)                                                                      \
     append(name, "persistent::Element::" #Name);
-#include "templates/decode_step/common/configs.def"
-}
-inline void ConfigText::add(llvm::StringRef name, NormKind value) {
-#define NORM(Name)                                                                                 \
-  if (value == NormKind::Name)                                                                     \
-    append(name, "persistent::NormKind::" #Name);
 #include "templates/decode_step/common/configs.def"
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "templates/decode_step/common/records.h"
+#include "templates/device/norm_kind.cuh"
 #include "templates/linear/parts/epilogue.cuh"
 
 struct __nv_bfloat16; // templates/device/elements_bf16.cuh

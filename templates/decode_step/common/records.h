@@ -14,7 +14,8 @@
 
 namespace gpt2c {
 enum class Activation : unsigned char; // ir/Activations.h
-}
+enum class NormKind : unsigned char;   // ir/Norms.h, templates/device/norm_kind.cuh
+} // namespace gpt2c
 
 namespace gpt2c::persistent {
 
@@ -52,10 +53,6 @@ constexpr int clusterChoiceWords(int rows) {
 // clang-format off
 enum class Element {
 #define ELEMENT_TYPE(Name, Type) Name,
-#include "templates/decode_step/common/configs.def"
-};
-enum class NormKind {
-#define NORM(Name) Name,
 #include "templates/decode_step/common/configs.def"
 };
 

@@ -10,9 +10,6 @@ namespace gpt2c {
 
 using namespace persistent;
 
-static bool isNorm(const Op *op) {
-  return op && (op->is(OpCode::LayerNorm) || op->is(OpCode::RmsNorm));
-}
 static const Tensor *constant(const Value *v) {
   return v && v->def() && v->def()->is(OpCode::Constant) && v->type.isStatic() ? &v->def()->constant
                                                                                : nullptr;
@@ -69,7 +66,7 @@ plan::ArgT PersistentBuilder::scaledGain(const Tensor &gain, float &scale, const
 void PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, const Tensor *scales,
                                      LinearStageConfig &form, LinearTerms<HostWords> &terms,
                                      std::vector<float> &addends) {
-  form.Norm = norm.is(OpCode::RmsNorm) ? NormKind::Rms : NormKind::Layer;
+  form.Norm = normOf(norm);
   const Tensor &g = *constant(norm.operand(ops::LayerNorm::Scale));
   const Tensor *stored = nullptr;
   for (int64_t i = 0; i < g.count() && !form.Gain; ++i)
@@ -99,7 +96,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
         *residual = quantised ? op.operand(Quantized::Residual) : op.operand(ops::Linear::Residual);
   const Tensor *scales = quantised ? constant(op.operand(Quantized::WScale)) : nullptr;
   Value *x = source(op.operand(ops::Linear::X));
-  Op *norm = isNorm(x->def()) ? x->def() : nullptr;
+  Op *norm = x->def() && isNorm(*x->def()) ? x->def() : nullptr;
   if (norm)
     x = source(norm->operand(ops::LayerNorm::X));
   auto from = channels_.find(x);

@@ -48,16 +48,12 @@ inline void passShared(KernelWriter &w, llvm::StringRef cuda) {
   w.pass("(" + cuda + " *)dynamicShared");
 }
 
-inline void normMember(KernelWriter &w, FusedNorm norm) {
-  w.member(llvm::Twine("static constexpr NormKind Norm = NormKind::") +
-           (norm == FusedNorm::Layer ? "Layer"
-            : norm == FusedNorm::Rms ? "Rms"
-                                     : "None") +
-           ";");
+inline void normMember(KernelWriter &w, NormKind norm) {
+  w.member("static constexpr NormKind Norm = NormKind::" + nameOf(norm) + ";");
 }
 /// A norm that the kernel computes.
-inline void passNorm(KernelWriter &w, FusedNorm norm, Scalar p) {
-  const bool present = norm != FusedNorm::None;
+inline void passNorm(KernelWriter &w, NormKind norm, Scalar p) {
+  const bool present = norm != NormKind::None;
   w.group([&] {
     w.in("gain", p, present);
     w.in("shift", p, present);
@@ -65,8 +61,8 @@ inline void passNorm(KernelWriter &w, FusedNorm norm, Scalar p) {
   });
 }
 /// The same for a norm that is folded into the epilogue.
-inline void passNormSums(KernelWriter &w, FusedNorm norm, Scalar p) {
-  const bool present = norm != FusedNorm::None;
+inline void passNormSums(KernelWriter &w, NormKind norm, Scalar p) {
+  const bool present = norm != NormKind::None;
   w.group([&] {
     w.in("gain", p, present);
     w.in("rowSums", Scalar::F32, present);

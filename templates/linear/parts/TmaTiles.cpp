@@ -271,7 +271,7 @@ std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
   model.n = p.n;
   model.k = p.k;
   model.normWidth = p.fused.normWidth;
-  model.rms = p.fused.norm == FusedNorm::Rms;
+  model.rms = p.fused.norm == NormKind::Rms;
   model.statistics = p.fused.statistics && p.n % statisticsWidth(model) == 0;
   std::vector<LinearTmaConfig> configs;
   for (const LinearTmaConfig &tiles : tmaConfigs(p)) {

@@ -8,10 +8,9 @@
 #pragma once
 
 #include "templates/device/int8.cuh"
+#include "templates/device/norm_kind.cuh"
 
 namespace gpt2c {
-
-enum class NormKind { None, Layer, Rms };
 
 namespace tile {
 

@@ -34,7 +34,7 @@ KernelSource linearQuantisedRows(llvm::StringRef name, const LinearQuantisedRows
   passOperands(w, Scalar::F16, Scalar::I8, c.y);
   passWeightScales(w, c.wGroup);
   passNorm(w, c.norm, c.p);
-  const bool norm = c.norm != FusedNorm::None;
+  const bool norm = c.norm != NormKind::None;
   const unsigned shared = norm || c.xGroup >= 0 ? quantisedRowsBytes(c) : 0;
   w.pass("blockIdx.x");
   w.pass(shared ? "(__half *)dynamicShared" : "nullptr");

@@ -15,7 +15,7 @@ namespace gpt2c {
 struct LinearQuantisedRowsConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;
   int rows = 8, kSplit = 8, warps = 8, k = 0;
-  FusedNorm norm = FusedNorm::None;
+  NormKind norm = NormKind::None;
   int wGroup = 0;  ///< elements of K that share a scale of their own
   int xGroup = -1; ///< x is quantised in groups of 64, 128, 256 or whole rows (0)
 };

@@ -43,7 +43,7 @@ void addCases(Suite &suite) {
       for (int k : {768, 112})
         quantisedRows(
             suite, tag + " i8 w norm bias+gelu",
-            {.p = f16, .rows = rows, .kSplit = 6, .warps = 6, .k = k, .norm = FusedNorm::Layer},
+            {.p = f16, .rows = rows, .kSplit = 6, .warps = 6, .k = k, .norm = NormKind::Layer},
             scaledBias(f16, EpilogueStage::GeluTanh), shapes(k));
   }
 }

@@ -70,7 +70,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
   c.splits = splits;
   c.rows = powerOfTwoRows(p);
   const int piece = pieceOf(c.w);
-  if (p.k == 0 || p.k % (int64_t(splits) * piece) != 0 || (splits > 1 && c.norm != FusedNorm::None))
+  if (p.k == 0 || p.k % (int64_t(splits) * piece) != 0 || (splits > 1 && c.norm != NormKind::None))
     return std::nullopt;
   // One wave of blocks. Clusters of four do not fit everywhere: some processors stay empty.
   const int64_t blocks =

@@ -16,7 +16,7 @@ namespace gpt2c {
 struct LinearRingConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;
   int rows = 8, warps = 7, splits = 1, chunks = 1, slots = 2, columns = 8, k = 0;
-  FusedNorm norm = FusedNorm::None;
+  NormKind norm = NormKind::None;
   Scalar x = Scalar::F16, w = Scalar::F16;
 };
 
@@ -29,7 +29,7 @@ constexpr int ringSlotBytes(const LinearRingConfig &c) {
 constexpr int ringOtherBytes(const LinearRingConfig &c) {
   return 4 * (c.warps * int(divideCeilSigned(c.columns, 8)) * c.rows * 8 +
               (c.splits > 1 ? c.splits * c.rows * int(divideCeilSigned(c.columns, c.splits)) : 0) +
-              (c.norm != FusedNorm::None ? c.warps * 2 * c.rows : 0)) +
+              (c.norm != NormKind::None ? c.warps * 2 * c.rows : 0)) +
          8 * (2 * c.slots + 2); // barriers
 }
 constexpr unsigned ringSharedBytes(const LinearRingConfig &c) {

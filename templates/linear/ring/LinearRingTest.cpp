@@ -41,10 +41,10 @@ void addBfloatCases(Suite &suite) {
       c.y = f32;
       ring(suite, group, "to f32", c, everything(bf16), shapes(k));
       c.y = bf16;
-      c.norm = FusedNorm::Rms;
+      c.norm = NormKind::Rms;
       c.p = k == 704 ? bf16 : f32;
       ring(suite, group, "rms gate", c, gate(EpilogueStage::Silu), even(k));
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       ring(suite, group, "norm bias+gelu", c, biasGelu(bf16, EpilogueStage::GeluTanh), shapes(k));
       for (double offset : {0.0, 30.0})
         ring(suite, group, "norm alone, offset " + std::to_string(int(offset)), c, bias(bf16),
@@ -84,7 +84,7 @@ void addCases(Suite &suite) {
       c.y = f32;
       c.slots = 2;
       ring(suite, group, "f32 bias+last rows", c, biasLastRows(f16), shapes(k));
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       c.y = f16;
       c.p = k == 704 ? f16 : f32;
       ring(suite, group, "f16 norm bias+gelu", c, biasGelu(f16, EpilogueStage::GeluTanh),
@@ -92,7 +92,7 @@ void addCases(Suite &suite) {
       for (double offset : {0.0, 30.0})
         ring(suite, group, "f16 norm alone, offset " + std::to_string(int(offset)), c, bias(f16),
              shapes(k), {offset, false});
-      c.norm = FusedNorm::Rms;
+      c.norm = NormKind::Rms;
       c.y = f32;
       ring(suite, group, "f32 rms", c, plain, shapes(k));
     }
@@ -113,7 +113,7 @@ void addCases(Suite &suite) {
     for (int k : {96, 704}) {
       LinearRingConfig c = config(k, 38, k == 704 ? 2 : 1, 3);
       ring(suite, group, "f16 bias+gate", c, biasGate(f16, EpilogueStage::GeluErf), even(k));
-      c.norm = FusedNorm::Rms;
+      c.norm = NormKind::Rms;
       ring(suite, group, "f16 rms gate", c, gate(EpilogueStage::Silu), even(k));
       ring(suite, group, "f16 rms rotate", c, rotate(f16, 64, 32, 7), even(k));
     }
@@ -129,7 +129,7 @@ void addCases(Suite &suite) {
     for (int k : {64, 768}) {
       LinearRingConfig c = config(k, 24, k == 64 ? 1 : 2, 4);
       c.w = Scalar::I8;
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       ring(suite, group, "i8 w norm bias+gelu", c, scaledBias(f16, EpilogueStage::GeluTanh),
            shapes(k));
     }

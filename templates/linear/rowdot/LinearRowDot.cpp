@@ -33,7 +33,7 @@ KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &c,
   passOperands(w, c.x, c.w, c.y);
   passNorm(w, c.norm, c.p);
   const unsigned bytes = c.rows * c.k * scalarBytes(c.x);
-  const bool norm = c.norm != FusedNorm::None;
+  const bool norm = c.norm != NormKind::None;
   const unsigned shared = norm || bytes <= 32 * 1024 ? (bytes + 15) / 16 * 16 : 0;
   w.pass("blockIdx.x");
   w.pass(shared ? "(char *)dynamicShared" : "nullptr");

@@ -14,7 +14,7 @@ namespace gpt2c {
 struct LinearRowDotConfig {
   Scalar x = Scalar::F16, w = Scalar::F16, y = Scalar::F16, p = Scalar::F32;
   int rows = 1, cols = 2, kSplit = 1, warps = 8, k = 0;
-  FusedNorm norm = FusedNorm::None;
+  NormKind norm = NormKind::None;
 };
 
 /// Columns of Y that one block computes.

@@ -28,7 +28,7 @@ void addCases(Suite &suite) {
     rowDot(suite, tag + " f16 ksplit bias+residual", {f16, f16, f16, f32, rows, 2, 4, 8, 3072},
            biasResidual(f16, f16), shapes(3072));
     rowDot(suite, tag + " f16 norm bias+gelu",
-           {f16, f16, f16, f16, rows, 2, 1, 8, 768, FusedNorm::Layer},
+           {f16, f16, f16, f16, rows, 2, 1, 8, 768, NormKind::Layer},
            biasGelu(f16, EpilogueStage::GeluTanh), shapes(768));
     rowDot(suite, tag + " f16 ksplit gate", {f16, f16, f16, f32, rows, 2, 4, 8, 3072},
            gate(EpilogueStage::Silu), {{rows, 768, 3072}, {rows, 66, 3072}, {rows, 2, 3072}});
@@ -37,10 +37,10 @@ void addCases(Suite &suite) {
     rowDot(suite, tag + " f32 bias+rotate", {f32, f32, f32, f32, rows, 4, 1, 4, 768},
            biasRotate(f32, rotate(f32, 6, 2, 9)), {{rows, 768, 768}, {rows, 2, 768}});
     rowDot(suite, tag + " f32 rms bias+gate",
-           {f32, f32, f32, f32, rows, 4, 1, 4, 768, FusedNorm::Rms},
+           {f32, f32, f32, f32, rows, 4, 1, 4, 768, NormKind::Rms},
            biasGate(f32, EpilogueStage::GeluErf), {{rows, 768, 768}, {rows, 2, 768}});
     rowDot(suite, tag + " f32 norm plain",
-           {f32, f32, f32, f32, rows, 1, 2, 4, 768, FusedNorm::Layer}, plain, shapes(768));
+           {f32, f32, f32, f32, rows, 1, 2, 4, 768, NormKind::Layer}, plain, shapes(768));
     rowDot(suite, tag + " f32 bias+residual", {f32, f32, f32, f32, rows, 4, 1, 4, 3072},
            biasResidual(f32, f32), shapes(3072));
     rowDot(suite, tag + " f32 bias+last rows", {f32, f32, f32, f32, rows, 4, 1, 4, 3072},
@@ -48,17 +48,17 @@ void addCases(Suite &suite) {
     rowDot(suite, tag + " bf16 bias+residual", {bf16, bf16, bf16, f32, rows, 2, 4, 8, 3072},
            biasResidual(bf16, bf16), shapes(3072));
     rowDot(suite, tag + " bf16 rms gate",
-           {bf16, bf16, bf16, bf16, rows, 2, 1, 8, 768, FusedNorm::Rms}, gate(EpilogueStage::Silu),
+           {bf16, bf16, bf16, bf16, rows, 2, 1, 8, 768, NormKind::Rms}, gate(EpilogueStage::Silu),
            {{rows, 768, 768}, {rows, 2, 768}});
     rowDot(suite, tag + " bf16 norm to f32",
-           {bf16, bf16, f32, bf16, rows, 2, 1, 8, 770, FusedNorm::Layer}, plain, shapes(770));
+           {bf16, bf16, f32, bf16, rows, 2, 1, 8, 770, NormKind::Layer}, plain, shapes(770));
     rowDot(suite, tag + " bf16 x i8 w", {bf16, Scalar::I8, bf16, f32, rows, 2, 1, 8, 768},
            scaledBias(bf16), shapes(768));
     for (int k : {1, 13, 40, 770, 1604})
-      rowDot(suite, tag + " f16 rms", {f16, f16, f32, f32, rows, 3, 1, 4, k, FusedNorm::Rms}, plain,
+      rowDot(suite, tag + " f16 rms", {f16, f16, f32, f32, rows, 3, 1, 4, k, NormKind::Rms}, plain,
              shapes(k));
     rowDot(suite, tag + " f16 x i8 w norm",
-           {f16, Scalar::I8, f16, f32, rows, 2, 1, 8, 768, FusedNorm::Layer},
+           {f16, Scalar::I8, f16, f32, rows, 2, 1, 8, 768, NormKind::Layer},
            scaledBias(f16, EpilogueStage::GeluTanh), shapes(768));
     for (int k : {13, 770, 1600})
       rowDot(suite, tag + " f32 x i8 w", {f32, Scalar::I8, f32, f32, rows, 1, 2, 4, k},

@@ -81,7 +81,7 @@ std::vector<LinearRowsConfig> configs(const LinearProblem &p) {
         c.splits = splits;
         // Registers for the sums; warps without any weights; shared memory that every GPU has.
         if (groups * c.rows > 64 || 32 * warps * splits > c.k || rowsSharedBytes(c) > 64 * 1024 ||
-            (splits > 1 && (!clusters || c.norm != FusedNorm::None || c.k < 768 * splits)) ||
+            (splits > 1 && (!clusters || c.norm != NormKind::None || c.k < 768 * splits)) ||
             (splits != model.splits && c.k > 2048 * splits))
           continue;
         list.add(c);

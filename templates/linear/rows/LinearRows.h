@@ -15,7 +15,7 @@ namespace gpt2c {
 struct LinearRowsConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;
   int rows = 8, groups = 1, warps = 8, splits = 1, k = 0;
-  FusedNorm norm = FusedNorm::None;
+  NormKind norm = NormKind::None;
   Scalar x = Scalar::F16, w = Scalar::F16;
   int wGroup = 0;     ///< int8: elements of K that share a scale of their own, a multiple of 32
   bool pairs = false; ///< n is even
@@ -25,7 +25,7 @@ constexpr int rowsColumns(const LinearRowsConfig &c) { return 16 * c.groups; }
 
 constexpr unsigned rowsSharedBytes(const LinearRowsConfig &c) {
   return 4 * (c.warps * c.groups * c.rows * 20 + (c.splits > 1 ? c.rows * 16 * c.groups : 0) +
-              (c.norm != FusedNorm::None ? c.warps * 2 * c.rows : 0));
+              (c.norm != NormKind::None ? c.warps * 2 * c.rows : 0));
 }
 
 KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &config,

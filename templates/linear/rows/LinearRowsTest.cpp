@@ -21,7 +21,7 @@ void addBfloatCases(Suite &suite) {
     auto shapes = [&](int k) {
       return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {1, 2, k}};
     };
-    auto config = [&](int k, FusedNorm norm = FusedNorm::None) {
+    auto config = [&](int k, NormKind norm = NormKind::None) {
       LinearRowsConfig c;
       c.x = c.w = c.y = bf16;
       c.rows = m;
@@ -38,10 +38,10 @@ void addBfloatCases(Suite &suite) {
       c.y = f32;
       c.pairs = false;
       rows(suite, group, "to f32", c, everything(bf16), {{m, 1021, k}, {1, 1, k}, {m - 1, 65, k}});
-      c = config(k, FusedNorm::Rms);
+      c = config(k, NormKind::Rms);
       c.p = k == 768 ? bf16 : f32;
       rows(suite, group, "rms gate", c, gate(EpilogueStage::Silu), shapes(k));
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       rows(suite, group, "norm bias+gelu", c, biasGelu(bf16, EpilogueStage::GeluTanh), shapes(k));
       for (double offset : {0.0, 30.0})
         rows(suite, group, "norm alone, offset " + std::to_string(int(offset)), c, bias(bf16),
@@ -94,18 +94,18 @@ void addCases(Suite &suite) {
     for (int k : {104, 768}) {
       LinearRowsConfig c = config(k);
       c.p = k == 768 ? f16 : f32;
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       rows(suite, group, "f16 norm bias+gelu", c, biasGelu(f16, EpilogueStage::GeluTanh), odd(k));
       c.pairs = true;
       c.groups = m <= 32 ? 2 : 1;
       for (double offset : {0.0, 30.0})
         rows(suite, group, "f16 norm alone, offset " + std::to_string(int(offset)), c, bias(f16),
              shapes(k), {offset, false});
-      c.norm = FusedNorm::Rms;
+      c.norm = NormKind::Rms;
       c.y = f32;
       rows(suite, group, "f32 rms", c, plain, shapes(k));
       c.w = Scalar::I8;
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       c.y = f16;
       rows(suite, group, "i8 w norm bias+gelu", c, scaledBias(f16, EpilogueStage::GeluTanh),
            shapes(k));
@@ -115,7 +115,7 @@ void addCases(Suite &suite) {
       c.pairs = true;
       c.groups = m <= 32 ? 2 : 1;
       rows(suite, group, "f16 bias+gate", c, biasGate(f16, EpilogueStage::GeluTanh), shapes(k));
-      c.norm = FusedNorm::Rms;
+      c.norm = NormKind::Rms;
       rows(suite, group, "f16 rms gate", c, gate(EpilogueStage::Silu), shapes(k));
       rows(suite, group, "f16 rms rotate", c, rotate(f16, 64, 32, 7), shapes(k));
       c.w = Scalar::I8;
@@ -138,7 +138,7 @@ void addCases(Suite &suite) {
       c.wGroup = wGroup;
       c.warps = 6;
       rows(suite, group, "i8 w in groups of " + std::to_string(wGroup), c, bias(f16), odd(768));
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       rows(suite, group, "i8 w in groups of " + std::to_string(wGroup) + " norm", c, bias(f16),
            odd(768));
     }

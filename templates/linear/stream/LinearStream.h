@@ -16,7 +16,7 @@ namespace gpt2c {
 struct LinearStreamConfig {
   Scalar y = Scalar::F32, p = Scalar::F32;
   int rows = 8, warps = 8, k = 0;
-  FusedNorm norm = FusedNorm::None;
+  NormKind norm = NormKind::None;
   Scalar x = Scalar::F16, w = Scalar::F16;
   bool best = false;
 };

@@ -25,13 +25,13 @@ void addCases(Suite &suite) {
       c.warps = k == 768 ? 12 : 8;
       stream(suite, tag + " f32", c, plain, {{m, 1021, k}, {1, 1, k}, {m - 1, 2500, k}});
       c.p = f16;
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       stream(suite, tag + " f32 norm", c, plain, {{m, 1021, k}});
       LinearStreamConfig narrow = c;
       narrow.x = narrow.w = narrow.y = bf16;
       stream(suite, tag + " bf16 norm", narrow, bias(bf16), {{m, 1021, k}, {1, 1, k}});
       narrow.p = bf16;
-      narrow.norm = FusedNorm::None;
+      narrow.norm = NormKind::None;
       narrow.y = Scalar::F32;
       stream(suite, tag + " bf16 to f32", narrow, plain, {{m - 1, 500, k}});
       c.w = Scalar::I8;

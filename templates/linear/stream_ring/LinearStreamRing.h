@@ -16,7 +16,7 @@ namespace gpt2c {
 struct LinearStreamRingConfig {
   Scalar y = Scalar::F32, p = Scalar::F32;
   int rows = 1, warps = 8, k = 0;
-  FusedNorm norm = FusedNorm::None;
+  NormKind norm = NormKind::None;
   Scalar x = Scalar::F16, w = Scalar::F16;
   bool best = false;
   int columns = 4, slots = 0; ///< the ring of each warp: of that many columns in each slot

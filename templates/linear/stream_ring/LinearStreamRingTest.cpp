@@ -27,12 +27,12 @@ void addCases(Suite &suite) {
       c.best = k != 64;
       stream(suite, label + " f32", c, plain, {{some, 1021, k}, {1, 1, k}});
       c.p = f16;
-      c.norm = FusedNorm::Layer;
+      c.norm = NormKind::Layer;
       stream(suite, label + " f32 norm", c, plain, {{(some + 1) / 2, 2500, k}});
       LinearStreamRingConfig narrow = c;
       narrow.x = narrow.w = narrow.p = narrow.y = bf16;
       stream(suite, label + " bf16 norm", narrow, plain, {{some, 1021, k}, {1, 1, k}});
-      narrow.norm = FusedNorm::None;
+      narrow.norm = NormKind::None;
       narrow.y = Scalar::F32;
       stream(suite, label + " bf16 to f32", narrow, bias(bf16), {{some, 500, k}});
       c.w = Scalar::I8;

@@ -87,7 +87,7 @@ std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) 
     c.p = p.fused.gain;
     c.normParts = p.fused.normParts;
     c.normWidth = p.fused.normWidth;
-    c.rms = p.fused.norm == FusedNorm::Rms;
+    c.rms = p.fused.norm == NormKind::Rms;
     c.statistics = statistics;
     if (!c.statistics || p.n % statisticsWidth(c) == 0)
       if (auto int8 = withInt8Weights(c); int8 && llvm::none_of(list, [&](const auto &other) {

@@ -27,7 +27,7 @@ FoldedNorm foldNorm(Run &run, Problem &p, const std::vector<double> &weights, co
     v += of.offset;
   p.x = run.input(moved, config.x);
   const bool gainAndShift = of.gainAndShift;
-  const bool layer = config.norm == FusedNorm::Layer;
+  const bool layer = config.norm == NormKind::Layer;
   FoldedNorm folded;
   const Tensor &gain = folded.gain = run.input(run.normal(k), config.p);
   std::vector<double> shift = run.normal(k), c(n), s(n);
@@ -96,11 +96,11 @@ void foldedRows(Suite &suite, const std::string &group, MakeKernel<Config> make,
               arguments.set("wScale", &wScale);
             }
           FoldedNorm folded;
-          if (c.norm == FusedNorm::None) {
+          if (c.norm == NormKind::None) {
             p.compute(p.x.values, weights, epilogue, c.y);
           } else {
             folded = foldNorm(run, p, weights, c, epilogue, norm);
-            const bool shift = norm.gainAndShift && c.norm == FusedNorm::Layer;
+            const bool shift = norm.gainAndShift && c.norm == NormKind::Layer;
             arguments.set("gain", norm.gainAndShift ? Argument(&folded.gain) : Argument(nullptr));
             arguments.set("rowSums", &folded.rowSums).set("epsilon", 1e-5F);
             arguments.set("shiftSums", shift ? Argument(&folded.shiftSums) : Argument(nullptr));

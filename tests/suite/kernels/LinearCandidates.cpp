@@ -46,7 +46,7 @@ static void addCases(Suite &suite) {
     for (const LinearCandidate &c : linearCandidates({s, duties})) {
       std::string label = "candidate " + c.name + (s.x == f16 ? " f16" : " f32") +
                           (s.w == Scalar::I8 ? " x i8" : "") +
-                          (duties.norm != FusedNorm::None ? " norm" : "") +
+                          (duties.norm != NormKind::None ? " norm" : "") +
                           (duties.statistics ? " statistics" : "");
       if (s.rows <= 64)
         label += " rows " + std::to_string(s.rows);
@@ -69,7 +69,7 @@ static void addCases(Suite &suite) {
         continue;
       LinearFusions duties;
       if (w.norm)
-        duties.norm = FusedNorm::Layer, duties.plainNorm = true;
+        duties.norm = NormKind::Layer, duties.plainNorm = true;
       duties.best = vocabulary;
       LinearFusions inSums = duties;
       if (rows > 32 && w.norm)

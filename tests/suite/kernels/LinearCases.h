@@ -73,8 +73,8 @@ void fewRows(Suite &suite, const std::string &group, MakeKernel<Config> make,
         p.compute(p.x.values, weights, epilogue, c.y);
       }
       Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
-      if (c.norm != FusedNorm::None) {
-        const bool hasShift = c.norm == FusedNorm::Layer;
+      if (c.norm != NormKind::None) {
+        const bool hasShift = c.norm == NormKind::Layer;
         arguments.set("gain", &gain).set("epsilon", 1e-5F);
         arguments.set("shift", hasShift ? Argument(&shift) : Argument(nullptr));
         p.computeNormalised(normalised(p.x, gain.values,
@@ -108,7 +108,7 @@ void streamed(Suite &suite, const std::string &group, MakeKernel<Config> make,
       Problem p(run, s, c.x, c.w, c.y, epilogue);
       Arguments arguments = p.arguments();
       Tensor gain = run.input(run.normal(s.k), c.p), shift = run.input(run.normal(s.k), c.p);
-      if (c.norm != FusedNorm::None) {
+      if (c.norm != NormKind::None) {
         arguments.set("gain", &gain).set("shift", &shift).set("epsilon", 1e-5F);
         p.computeNormalised(normalised(p.x, gain.values, shift.values, s.m, s.k, c.norm, 1e-5f),
                             epilogue, c.x, c.y);

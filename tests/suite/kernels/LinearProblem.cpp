@@ -248,13 +248,13 @@ std::vector<double> statisticsOf(const std::vector<double> &rows, int m, int n, 
 }
 
 std::vector<double> normalised(const Tensor &x, const std::vector<double> &gain,
-                               const std::vector<double> &shift, int m, int k, FusedNorm norm,
+                               const std::vector<double> &shift, int m, int k, NormKind norm,
                                double epsilon) {
   std::vector<double> rows(x.values);
   for (int i = 0; i < m; ++i) {
     double *row = &rows[(size_t)i * k];
     double mean = 0, square = 0;
-    if (norm == FusedNorm::Layer) {
+    if (norm == NormKind::Layer) {
       for (int j = 0; j < k; ++j)
         mean += row[j];
       mean /= k;

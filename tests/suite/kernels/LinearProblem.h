@@ -112,7 +112,7 @@ void check(Run &run, int kernel, Problem &p, const Grid &grid, const Arguments &
 std::vector<double> statisticsOf(const std::vector<double> &rows, int m, int n, int width);
 /// The rows a fused norm hands to the product, as the kernel rounds them.
 std::vector<double> normalised(const Tensor &x, const std::vector<double> &gain,
-                               const std::vector<double> &shift, int m, int k, FusedNorm norm,
+                               const std::vector<double> &shift, int m, int k, NormKind norm,
                                double epsilon);
 
 inline const Epilogue plain = {};

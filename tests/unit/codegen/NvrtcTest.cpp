@@ -46,7 +46,7 @@ std::vector<KernelSource> oneOfEach() {
   odd.headDim = 5;
   odd.heads = 3;
   odd.mask = true;
-  LinearRowDotConfig rows{.rows = 1, .k = 768, .norm = FusedNorm::Layer};
+  LinearRowDotConfig rows{.rows = 1, .k = 768, .norm = NormKind::Layer};
   LinearRowDotConfig split{.rows = 4, .kSplit = 4, .k = 3072};
   return {
       linearMma("k0", {}, mlp),

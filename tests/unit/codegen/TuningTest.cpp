@@ -175,9 +175,9 @@ TEST(LinearCandidates, RingTakesManyWeightsOfFewRows) {
   const LinearCandidate many = linearCandidates(LinearProblem(s)).front();
   EXPECT_EQ(many.get<LinearRingConfig>()->splits, 4);
   std::swap(s.n, s.k);
-  EXPECT_EQ(taken({.norm = FusedNorm::Layer}), "linear_ring");
+  EXPECT_EQ(taken({.norm = NormKind::Layer}), "linear_ring");
   // A norm is not taken out of sums of a part of K.
-  for (const LinearCandidate &c : linearCandidates(LinearProblem(s, {.norm = FusedNorm::Layer})))
+  for (const LinearCandidate &c : linearCandidates(LinearProblem(s, {.norm = NormKind::Layer})))
     if (const auto *ring = c.get<LinearRingConfig>()) {
       EXPECT_EQ(ring->splits, 1) << c.name;
     }
@@ -208,7 +208,7 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_ring"}));
   s.rows = 32;
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_rows", "linear_ring", "linear_tma"}));
-  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Layer}), (Kernels{"linear_rows"}));
+  EXPECT_EQ(kernelsOf(s, {.norm = NormKind::Layer}), (Kernels{"linear_rows"}));
   LinearShape int8 = s;
   int8.w = Scalar::I8;
   int8.rows = 128;
@@ -231,12 +231,12 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_tma_persistent", "linear_tma", "linear_wgmma"}));
   // Nobody else folds a norm into the epilogue, or leaves statistics of its rows.
   EXPECT_EQ(
-      kernelsOf(s, {.norm = FusedNorm::Layer, .plainNorm = true, .normParts = 8, .normWidth = 96}),
+      kernelsOf(s, {.norm = NormKind::Layer, .plainNorm = true, .normParts = 8, .normWidth = 96}),
       (Kernels{"linear_tma_persistent", "linear_tma"}));
   EXPECT_EQ(
-      kernelsOf(s, {.norm = FusedNorm::Rms, .plainNorm = true, .normParts = 8, .normWidth = 96}),
+      kernelsOf(s, {.norm = NormKind::Rms, .plainNorm = true, .normParts = 8, .normWidth = 96}),
       (Kernels{"linear_tma_persistent", "linear_tma"}));
-  EXPECT_EQ(kernelsOf(s, {.norm = FusedNorm::Rms, .normParts = 8, .normWidth = 96}), (Kernels{}));
+  EXPECT_EQ(kernelsOf(s, {.norm = NormKind::Rms, .normParts = 8, .normWidth = 96}), (Kernels{}));
   EXPECT_EQ(kernelsOf(s, {.statistics = true}), (Kernels{"linear_tma_persistent", "linear_tma"}));
   s.target = portable();
   EXPECT_EQ(kernelsOf(s), (Kernels{"linear_wgmma"}));
@@ -276,7 +276,7 @@ TEST(LinearCandidates, ThereIsOneForEverySize) {
   for (int64_t width = 8; width <= 4096; width += 8)
     widths.push_back(width);
   const LinearFusions norm{
-      .norm = FusedNorm::Layer, .plainNorm = true, .normParts = 8, .normWidth = 16};
+      .norm = NormKind::Layer, .plainNorm = true, .normParts = 8, .normWidth = 16};
   LinearFusions both = norm;
   both.statistics = true;
   const std::array wishes = {LinearFusions{}, LinearFusions{.statistics = true}, norm, both,

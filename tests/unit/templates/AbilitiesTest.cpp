@@ -48,7 +48,7 @@ LinearProblem linearProblem(Choices &c) {
   s.wGroup = w == Scalar::I8 && c.of(4) == 0 ? 64 : 0;
   LinearProblem p(s);
   LinearFusions &f = p.fused;
-  f.norm = c.oneOf({FusedNorm::None, FusedNorm::None, FusedNorm::Layer, FusedNorm::Rms});
+  f.norm = c.oneOf({NormKind::None, NormKind::None, NormKind::Layer, NormKind::Rms});
   f.plainNorm = c.coin();
   f.normSums = c.coin();
   f.normParts = c.coin() ? 8 : 0;
