@@ -8,43 +8,30 @@
 
 namespace gpt2c {
 
-/// A problem, and a configuration for each kernel: members behind a kernel's name are its choice.
+/// Types, sizes, and what is wanted: what the configurations of all kernels have.
 struct AttentionConfig {
   Scalar x = Scalar::F16, kv = Scalar::F16;
   int headDim = 0, heads = 0;
-  /// Of the state, each read by heads / kvHeads of the queries; 0: heads. Not decode mma.
+  /// Of the state, each read by heads / kvHeads of the queries; 0: heads.
   int kvHeads = 0;
-  /// The kernel appends; of heads that share keys decode, decode group and prefill wgmma do.
+  /// The kernel appends.
   bool append = true, causal = true, mask = false;
-  /// Of the pages of @extend that the state lies in; 0: it has a place for each sequence. Decode,
-  /// decode mma and group, a multiple of 64, without a mask, lengths and an int8 state.
+  /// Of the pages of @extend that the state lies in; 0: it has a place for each sequence.
   int pageTokens = 0;
-  /// Of the keys up to a query's own the last so many are seen; 0: all. Decode, decode group,
-  /// prefill mma and simt.
+  /// Of the keys up to a query's own the last so many are seen; 0: all.
   int window = 0;
   float softCap = 0;  ///< scores are softCap tanh(score / softCap); 0: they are as they are
   bool alibi = false; ///< a score falls with its key's distance, in each head by a slope of its own
-  /// Decode and decode group, with append: queries and new keys are turned by position first, that
-  /// many pairs of a head; 0: they are not.
+  /// Queries and new keys are turned by position first, that many pairs of a head; 0: they are not.
   int ropePairs = 0;
   bool ropeInterleaved = false;
   Scalar ropeTable = Scalar::F32; ///< elements of the tables of cosines and sines
-  bool last = false; ///< decode: each sequence's last query alone; no ring, no append with int8
-  bool aligned =
-      true;       ///< decode, an int8 state: its heads begin at multiples of 8 bytes, else of 4
-  int warps = 4;  ///< decode, decode group, prefill mma
-  int splits = 1; ///< decode, decode group, prefill wgmma, prefill tf32
-  bool cluster = false; ///< decode: the splits, at most 8, are a thread block cluster
-  bool bulk = false;    ///< decode: rows of the state may be copied in bulk, they are 16-byte units
-  int ring = 0;         ///< decode, bulk: chunks of the state that a warp has on their way
-  int blocks = 3;       ///< decode mma and group: that have room on a multiprocessor
-  int queries = 1;      ///< decode mma: most of a sequence, at most `warps`; decode: with a rope
-  int keys = 64;        ///< prefill mma: keys of a tile; decode group: of a round
-  /// The value is int8. Without a given scale: prefill mma and wgmma, head_dim a multiple of 32, a
-  /// scale for each head.
+  bool last = false;              ///< each sequence's last query alone
+  bool aligned = true; ///< of an int8 state: its heads begin at multiples of 8 bytes, else of 4
+  bool bulk = false;   ///< rows of the state may be copied in bulk, they are 16-byte units
+  /// The value is int8; without a given scale by one for each head.
   bool quantise = false;
   Given given = Given::None;
-  int tq = 4, tk = 4; ///< prefill simt: queries and keys of a tile, in sixteenths
 };
 
 /// What attention may want, by schedule/Abilities.def.

@@ -14,7 +14,7 @@ std::string nameOf(const AttentionDecodeConfig &c) {
       .str();
 }
 
-unsigned attentionRingBytes(const AttentionConfig &c) {
+unsigned attentionRingBytes(const AttentionDecodeConfig &c) {
   int v = std::min<int>(16 / scalarBytes(c.x), c.aligned ? 16 / scalarBytes(c.kv) : 4);
   while (c.headDim % v != 0)
     v /= 2;
@@ -26,7 +26,7 @@ unsigned attentionRingBytes(const AttentionConfig &c) {
   return c.warps * c.ring * 2 * (32 / lanes * unroll) * row;
 }
 
-KernelSource attentionDecode(llvm::StringRef name, const AttentionConfig &c) {
+KernelSource attentionDecode(llvm::StringRef name, const AttentionDecodeConfig &c) {
   KernelWriter w(name, "templates/attention/decode/attention_decode.cuh", "tile::attentionDecode");
   decodeMembers(w, c);
   w.flag("Aligned", c.aligned);

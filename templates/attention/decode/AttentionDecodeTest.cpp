@@ -8,15 +8,12 @@ namespace gpt2c::kernels {
 namespace attention_decode_test {
 
 /// As launchAttention has it.
-Grid grid(const AttentionConfig &c, const AttentionSizes &s, int queries) {
+Grid grid(const AttentionDecodeConfig &c, const AttentionSizes &s, int queries) {
   return blocks(c.splits, c.heads, int64_t(s.batch) * queries);
 }
 
-const AttentionTest kernel = {
-    .name = "attention_decode",
-    .make = attentionDecode,
-    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionDecodeConfig{c}); },
-    .grid = grid};
+const AttentionTest<AttentionDecodeConfig> kernel = {
+    .name = "attention_decode", .make = attentionDecode, .grid = grid};
 
 /// Of which the last query of each sequence is computed.
 std::vector<AttentionSizes> lastSizes() {
@@ -28,7 +25,7 @@ void addSplits(Suite &suite) {
   for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})
     for (Scalar t : {f16, f32})
       for (int splits : {1, 3, 8}) {
-        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, headDim, 3);
         c.splits = splits;
         c.mask = splits == 3;
         c.append = splits != 8;
@@ -38,7 +35,7 @@ void addSplits(Suite &suite) {
   for (int headDim : {3, 64, 80, 256})
     for (Scalar t : {f16, f32})
       for (int splits : {2, 4, 8}) {
-        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, headDim, 3);
         c.splits = splits;
         c.cluster = true;
         c.warps = splits == 8 ? 8 : 4;
@@ -52,7 +49,7 @@ void addLast(Suite &suite) {
   for (int headDim : {3, 40, 64, 80, 256})
     for (Scalar t : {f16, f32})
       for (int splits : {1, 3, 8}) {
-        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, headDim, 3);
         c.last = true;
         c.splits = splits;
         c.cluster = splits == 8;
@@ -60,11 +57,11 @@ void addLast(Suite &suite) {
         c.append = headDim != 80;
         attention(suite, kernel, c, lastSizes());
       }
-  AttentionConfig mixed = attentionConfig(f32, f16, 64, 2);
+  AttentionDecodeConfig mixed = attentionConfig<AttentionDecodeConfig>(f32, f16, 64, 2);
   attention(suite, kernel, mixed, {{2, 1, 40, {5, 20}}});
   mixed.last = true;
   attention(suite, kernel, mixed, lastSizes());
-  AttentionConfig wide = attentionConfig(f32, f32, 1000, 1);
+  AttentionDecodeConfig wide = attentionConfig<AttentionDecodeConfig>(f32, f32, 1000, 1);
   attention(suite, kernel, wide, {{1, 1, 40, {30}}});
 }
 
@@ -72,12 +69,12 @@ void addBfloats(Suite &suite) {
   const Scalar bf16 = Scalar::BF16;
   for (int headDim : {3, 64, 80, 128})
     for (int splits : {1, 4}) {
-      AttentionConfig c = attentionConfig(bf16, bf16, headDim, 4);
+      AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(bf16, bf16, headDim, 4);
       c.splits = splits;
       c.cluster = splits > 1;
       c.mask = splits == 4;
       attention(suite, kernel, c, decodeSizes());
-      AttentionConfig shared = c;
+      AttentionDecodeConfig shared = c;
       shared.kvHeads = 2;
       shared.append = false;
       shared.window = headDim == 64 ? 8 : 0;
@@ -85,7 +82,7 @@ void addBfloats(Suite &suite) {
       c.last = true;
       attention(suite, kernel, c, lastSizes());
     }
-  AttentionConfig ring = attentionConfig(bf16, bf16, 64, 4);
+  AttentionDecodeConfig ring = attentionConfig<AttentionDecodeConfig>(bf16, bf16, 64, 4);
   ring.ring = 4;
   attention(suite, kernel, ring, ringSizes());
 }
@@ -96,7 +93,7 @@ void addRings(Suite &suite) {
   for (int headDim : {8, 64, 80, 128, 256})
     for (Scalar t : {f16, f32})
       for (int splits : {1, 4}) {
-        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, headDim, 3);
         c.splits = splits;
         c.cluster = splits > 1;
         c.ring = headDim == 80 ? 3 : 4;
@@ -104,9 +101,9 @@ void addRings(Suite &suite) {
         attention(suite, kernel, c, ringSizes());
       }
   for (Scalar t : {f16, f32}) {
-    AttentionConfig model = attentionConfig(t, t, 64, 3);
+    AttentionDecodeConfig model = attentionConfig<AttentionDecodeConfig>(t, t, 64, 3);
     model.bulk = true;
-    for (const AttentionConfig &candidate :
+    for (const AttentionDecodeConfig &candidate :
          attentionCandidateConfigs<AttentionDecodeConfig>(attentionDecodeKernel(), 1, model))
       attention(suite, kernel, candidate, decodeSizes());
   }
@@ -119,7 +116,7 @@ void addShared(Suite &suite) {
       for (Scalar t : {Scalar::F16, Scalar::F32})
         for (bool last : {false, true})
           for (int splits : {1, 4}) {
-            AttentionConfig c = attentionConfig(t, t, headDim, 6);
+            AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, headDim, 6);
             c.kvHeads = shared;
             c.append = false;
             c.mask = shared == 3;
@@ -135,7 +132,7 @@ void addSharedAppends(Suite &suite) {
   for (Scalar t : {Scalar::F16, Scalar::BF16, Scalar::F32})
     for (int headDim : {16, 64, 80, 128})
       for (int variant = 0; variant < 3; ++variant) {
-        AttentionConfig c = attentionConfig(t, t, headDim, 6);
+        AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, headDim, 6);
         c.kvHeads = variant == 0 ? 2 : variant == 1 ? 1 : 6;
         c.splits = variant == 0 ? 1 : 4;
         c.cluster = c.splits > 1;
@@ -149,7 +146,8 @@ void addSharedAppends(Suite &suite) {
         c.ropeTable = variant == 1 ? t : Scalar::F32;
         attention(suite, kernel, c, decodeSizes());
       }
-  AttentionConfig ring = attentionConfig(Scalar::F16, Scalar::F16, 64, 4);
+  AttentionDecodeConfig ring =
+      attentionConfig<AttentionDecodeConfig>(Scalar::F16, Scalar::F16, 64, 4);
   ring.ring = 4;
   ring.queries = 4;
   ring.ropePairs = 32;
@@ -161,7 +159,7 @@ void addScores(Suite &suite) {
   for (Scalar t : {Scalar::F16, Scalar::F32})
     for (auto [cap, alibi, heads] : {std::tuple(2.0f, false, 4), {0.0f, true, 8}, {3.0f, true, 6}})
       for (int splits : {1, 4}) {
-        AttentionConfig c = attentionConfig(t, t, 64, heads);
+        AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, 64, heads);
         c.softCap = cap;
         c.alibi = alibi;
         c.splits = splits;
@@ -179,7 +177,7 @@ void addWindows(Suite &suite) {
     for (Scalar t : {Scalar::F16, Scalar::F32})
       for (bool last : {false, true})
         for (int splits : {1, 4}) {
-          AttentionConfig c = attentionConfig(t, t, 64, 4);
+          AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, 64, 4);
           c.window = window;
           c.last = last;
           c.splits = splits;
@@ -197,7 +195,7 @@ void addPages(Suite &suite) {
   for (Scalar t : {Scalar::F16, Scalar::BF16, Scalar::F32})
     for (int headDim : {16, 64, 80})
       for (int variant = 0; variant < (headDim == 64 ? 4 : 1); ++variant) {
-        AttentionConfig c = attentionConfig(t, t, headDim, 4);
+        AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, t, headDim, 4);
         c.pageTokens = headDim == 80 ? 128 : 64;
         c.splits = variant == 0 ? 1 : 4;
         c.cluster = variant == 2;
@@ -217,7 +215,7 @@ void addPages(Suite &suite) {
 
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
-    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+    auto byScale = [&](AttentionDecodeConfig c, const std::vector<AttentionSizes> &sizes) {
       c.quantise = true;
       c.given = given;
       attention(suite, kernel, c, sizes);
@@ -225,7 +223,7 @@ void addGiven(Suite &suite) {
     for (int headDim : {3, 64})
       for (int splits : {1, 3, 8}) {
         const Scalar type = headDim == 3 ? Scalar::F32 : Scalar::F16;
-        AttentionConfig c = attentionConfig(type, type, headDim, 3);
+        AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(type, type, headDim, 3);
         c.splits = splits;
         c.cluster = splits == 8;
         byScale(c, decodeSizes());

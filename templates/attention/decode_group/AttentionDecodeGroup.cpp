@@ -15,7 +15,7 @@ std::string nameOf(const AttentionDecodeGroupConfig &c) {
       .str();
 }
 
-KernelSource attentionDecodeGroup(llvm::StringRef name, const AttentionConfig &c) {
+KernelSource attentionDecodeGroup(llvm::StringRef name, const AttentionDecodeGroupConfig &c) {
   KernelWriter w(name, "templates/attention/decode_group/attention_decode_group.cuh",
                  "tile::attentionDecodeGroup");
   decodeMembers(w, c);
@@ -44,7 +44,6 @@ int mostKeys(const AttentionConfig &c) { return c.headDim <= 64 ? 32 : 16; }
 Config modelConfig(const AttentionProblem &p) {
   Config c{p.config};
   c.append = true;
-  c.queries = 1;
   // Split the keys over a cluster until there are three blocks for two SMs; where there are fewer
   // blocks than SMs then, shorter rounds let more warps have keys.
   const int64_t blocks = p.sequences * kvHeadsOf(c), processors = p.target.multiprocessors;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include "codegen/KernelSource.h"
-#include "schedule/AttentionProblem.h"
+#include "templates/attention/parts/SplitKeys.h"
 
 namespace gpt2c {
 
-struct AttentionDecodeGroupConfig : AttentionConfig {};
+struct AttentionDecodeGroupConfig : SplitKeysConfig {
+  int keys = 32; ///< of a round
+};
 std::string nameOf(const AttentionDecodeGroupConfig &c);
-KernelSource attentionDecodeGroup(llvm::StringRef name, const AttentionConfig &config);
+KernelSource attentionDecodeGroup(llvm::StringRef name, const AttentionDecodeGroupConfig &config);
 
 } // namespace gpt2c

@@ -8,19 +8,16 @@ namespace gpt2c::kernels {
 namespace attention_decode_group_test {
 
 /// As its record has it.
-Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
+Grid grid(const AttentionDecodeGroupConfig &c, const AttentionSizes &s, int) {
   return blocks(c.splits, stateHeads(c), s.batch);
 }
 
-const AttentionTest kernel = {
-    .name = "attention_decode_group",
-    .make = attentionDecodeGroup,
-    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionDecodeGroupConfig{c}); },
-    .grid = grid};
+const AttentionTest<AttentionDecodeGroupConfig> kernel = {
+    .name = "attention_decode_group", .make = attentionDecodeGroup, .grid = grid};
 
 /// Groups of up to 4 heads multiply by what rounding leaves of a probability, too.
-AttentionTest kernelOf(const AttentionConfig &c) {
-  AttentionTest test = kernel;
+AttentionTest<AttentionDecodeGroupConfig> kernelOf(const AttentionDecodeGroupConfig &c) {
+  AttentionTest<AttentionDecodeGroupConfig> test = kernel;
   const bool halves = c.heads / stateHeads(c) > 4;
   if (c.x == Scalar::BF16)
     test.tolerance = halves ? bfloatProbabilities : bfloatProbabilities / 256;
@@ -39,8 +36,9 @@ std::vector<AttentionSizes> groupSizes() {
           {2, 1, 1100, {1099, 600}}};
 }
 
-AttentionConfig groupConfig(Scalar type, int headDim, int group, int kvHeads) {
-  AttentionConfig c = attentionConfig(type, type, headDim, group * kvHeads);
+AttentionDecodeGroupConfig groupConfig(Scalar type, int headDim, int group, int kvHeads) {
+  AttentionDecodeGroupConfig c =
+      attentionConfig<AttentionDecodeGroupConfig>(type, type, headDim, group * kvHeads);
   c.kvHeads = kvHeads;
   c.keys = headDim <= 64 ? 32 : 16;
   return c;
@@ -52,7 +50,7 @@ void addGroups(Suite &suite) {
       for (int headDim : {32, 64, 80, 128}) {
         if (type == Scalar::BF16 && group != 4 && group != 7)
           continue;
-        AttentionConfig c = groupConfig(type, headDim, group, group == 8 ? 1 : 2);
+        AttentionDecodeGroupConfig c = groupConfig(type, headDim, group, group == 8 ? 1 : 2);
         c.splits = group == 4 || headDim == 80 ? 8 : group == 1 ? 3 : 1;
         c.cluster = c.splits == 8;
         c.mask = headDim == 80 || group == 3;
@@ -63,7 +61,8 @@ void addGroups(Suite &suite) {
 
 void addCandidates(Suite &suite) {
   for (int headDim : {16, 64})
-    for (const AttentionConfig &c : attentionCandidateConfigs<AttentionDecodeGroupConfig>(
+    for (const AttentionDecodeGroupConfig &c :
+         attentionCandidateConfigs<AttentionDecodeGroupConfig>(
              attentionDecodeGroupKernel(), 1, groupConfig(Scalar::F16, headDim, 4, 2)))
       attention(suite, kernelOf(c), c, groupSizes());
 }
@@ -73,7 +72,7 @@ void addRopes(Suite &suite) {
   for (Scalar type : {Scalar::F16, Scalar::BF16})
     for (int group : {1, 4, 8})
       for (int headDim : {32, 64, 80, 128}) {
-        AttentionConfig c = groupConfig(type, headDim, group, 2);
+        AttentionDecodeGroupConfig c = groupConfig(type, headDim, group, 2);
         c.ropePairs = headDim == 80 ? 20 : headDim / 2;
         c.ropeInterleaved = headDim == 80 || group == 1;
         c.ropeTable = headDim == 80 ? type : Scalar::F32;
@@ -89,7 +88,7 @@ void addPages(Suite &suite) {
   sizes.pop_back(); // of several queries
   for (Scalar type : {Scalar::F16, Scalar::BF16})
     for (int headDim : {32, 64, 128}) {
-      AttentionConfig c = groupConfig(type, headDim, headDim == 32 ? 8 : 4, 2);
+      AttentionDecodeGroupConfig c = groupConfig(type, headDim, headDim == 32 ? 8 : 4, 2);
       c.pageTokens = headDim == 128 ? 128 : 64;
       c.ropePairs = headDim == 64 ? 32 : 0;
       c.window = headDim == 32 ? 100 : 0;
@@ -102,7 +101,7 @@ void addPages(Suite &suite) {
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero})
     for (int splits : {1, 3, 4}) {
-      AttentionConfig c = groupConfig(Scalar::F16, 64, 4, 2);
+      AttentionDecodeGroupConfig c = groupConfig(Scalar::F16, 64, 4, 2);
       c.quantise = true;
       c.given = given;
       c.splits = splits;

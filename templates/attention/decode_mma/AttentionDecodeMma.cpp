@@ -19,7 +19,7 @@ bool preferRing(const AttentionProblem &p) {
   return p.config.kv != Scalar::I8 && rows * p.config.heads >= most;
 }
 
-KernelSource attentionDecodeMma(llvm::StringRef name, const AttentionConfig &c) {
+KernelSource attentionDecodeMma(llvm::StringRef name, const AttentionDecodeMmaConfig &c) {
   KernelWriter w(name, "templates/attention/decode_mma/attention_decode_mma.cuh",
                  "tile::attentionDecodeMma");
   decodeMembers(w, c);

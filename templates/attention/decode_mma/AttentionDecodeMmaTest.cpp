@@ -8,15 +8,12 @@ namespace gpt2c::kernels {
 namespace attention_decode_mma_test {
 
 /// As launchAttention has it.
-Grid grid(const AttentionConfig &c, const AttentionSizes &s, int queries) {
+Grid grid(const AttentionDecodeMmaConfig &c, const AttentionSizes &s, int queries) {
   return blocks(c.splits, c.heads, int64_t(s.batch) * queries);
 }
 
-const AttentionTest kernel = {
-    .name = "attention_decode_mma",
-    .make = attentionDecodeMma,
-    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionDecodeMmaConfig{c}); },
-    .grid = grid};
+const AttentionTest<AttentionDecodeMmaConfig> kernel = {
+    .name = "attention_decode_mma", .make = attentionDecodeMma, .grid = grid};
 
 std::vector<AttentionSizes> mmaSizes() {
   std::vector<AttentionSizes> sizes = decodeSizes(), longer = ringSizes();
@@ -28,7 +25,7 @@ void addSplits(Suite &suite) {
   const Scalar f16 = Scalar::F16;
   for (int headDim : {16, 48, 64, 80, 96, 128})
     for (int splits : {1, 3, 4, 6}) {
-      AttentionConfig c = attentionConfig(f16, f16, headDim, 3);
+      AttentionDecodeMmaConfig c = attentionConfig<AttentionDecodeMmaConfig>(f16, f16, headDim, 3);
       c.queries = 4;
       c.splits = splits;
       c.cluster = splits > 3;
@@ -36,7 +33,7 @@ void addSplits(Suite &suite) {
       c.causal = headDim != 96;
       attention(suite, kernel, c, mmaSizes());
       if (headDim == 64)
-        for (const AttentionConfig &candidate :
+        for (const AttentionDecodeMmaConfig &candidate :
              attentionCandidateConfigs<AttentionDecodeMmaConfig>(attentionDecodeMmaKernel(), 4, c))
           attention(suite, kernel, candidate, mmaSizes());
     }
@@ -44,11 +41,12 @@ void addSplits(Suite &suite) {
 
 /// What is rounded to bf16 twice is off by 2^-16.
 void addBfloat(Suite &suite) {
-  AttentionTest bfloat = kernel;
+  AttentionTest<AttentionDecodeMmaConfig> bfloat = kernel;
   bfloat.tolerance = 3e-5;
   for (int headDim : {48, 64, 128})
     for (int splits : {1, 4}) {
-      AttentionConfig c = attentionConfig(Scalar::BF16, Scalar::BF16, headDim, 3);
+      AttentionDecodeMmaConfig c =
+          attentionConfig<AttentionDecodeMmaConfig>(Scalar::BF16, Scalar::BF16, headDim, 3);
       c.queries = 4;
       c.splits = splits;
       c.cluster = splits > 3;
@@ -60,11 +58,11 @@ void addBfloat(Suite &suite) {
 
 void addPages(Suite &suite) {
   for (Scalar t : {Scalar::F16, Scalar::BF16}) {
-    AttentionTest test = kernel;
+    AttentionTest<AttentionDecodeMmaConfig> test = kernel;
     test.tolerance = t == Scalar::BF16 ? 3e-5 : kernel.tolerance;
     for (int headDim : {16, 64, 128})
       for (int splits : {1, 4}) {
-        AttentionConfig c = attentionConfig(t, t, headDim, 3);
+        AttentionDecodeMmaConfig c = attentionConfig<AttentionDecodeMmaConfig>(t, t, headDim, 3);
         c.pageTokens = headDim == 128 ? 128 : 64;
         c.queries = 4;
         c.splits = splits;
@@ -76,13 +74,14 @@ void addPages(Suite &suite) {
 
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
-    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+    auto byScale = [&](AttentionDecodeMmaConfig c, const std::vector<AttentionSizes> &sizes) {
       c.quantise = true;
       c.given = given;
       attention(suite, kernel, c, sizes);
     };
     for (int splits : {1, 4}) {
-      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, 64, 3);
+      AttentionDecodeMmaConfig c =
+          attentionConfig<AttentionDecodeMmaConfig>(Scalar::F16, Scalar::F16, 64, 3);
       c.queries = 4;
       c.splits = splits;
       c.cluster = splits == 4;

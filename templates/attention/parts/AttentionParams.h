@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/KernelWriter.h"
-#include "schedule/AttentionProblem.h"
+#include "templates/attention/parts/SplitKeys.h"
 
 namespace gpt2c {
 
@@ -78,7 +78,7 @@ inline void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
 }
 
 /// Of the kernels that split keys over a cluster.
-inline void decodeMembers(KernelWriter &w, const AttentionConfig &c) {
+inline void decodeMembers(KernelWriter &w, const SplitKeysConfig &c) {
   attentionMembers(w, c);
   w.constant("PageTokens", c.pageTokens);
   w.constant("Warps", c.warps);

@@ -13,7 +13,7 @@ std::string nameOf(const AttentionPrefillMmaConfig &c) {
   return llvm::formatv("attention_prefill_mma warps={0} keys={1}", c.warps, c.keys).str();
 }
 
-KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &c) {
+KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionPrefillMmaConfig &c) {
   KernelWriter w(name, "templates/attention/prefill_mma/attention_prefill_mma.cuh",
                  "tile::attentionPrefillMma");
   attentionMembers(w, c);

@@ -6,8 +6,11 @@
 
 namespace gpt2c {
 
-struct AttentionPrefillMmaConfig : AttentionConfig {};
+struct AttentionPrefillMmaConfig : AttentionConfig {
+  int warps = 4;
+  int keys = 64; ///< of a tile
+};
 std::string nameOf(const AttentionPrefillMmaConfig &c);
-KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionConfig &config);
+KernelSource attentionPrefillMma(llvm::StringRef name, const AttentionPrefillMmaConfig &config);
 
 } // namespace gpt2c

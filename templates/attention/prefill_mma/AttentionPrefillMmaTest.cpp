@@ -8,23 +8,22 @@ namespace gpt2c::kernels {
 namespace attention_prefill_mma_test {
 
 /// As launchAttention has it.
-Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
+Grid grid(const AttentionPrefillMmaConfig &c, const AttentionSizes &s, int) {
   const int tiles = (s.seq + 16 * c.warps - 1) / (16 * c.warps);
   return blocks(tiles, c.heads, int64_t(s.batch) * c.splits);
 }
 
-const AttentionTest kernel = {
-    .name = "attention_prefill_mma",
-    .make = attentionPrefillMma,
-    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionPrefillMmaConfig{c}); },
-    .grid = grid,
-    .tolerance = halfProbabilities};
+const AttentionTest<AttentionPrefillMmaConfig> kernel = {.name = "attention_prefill_mma",
+                                                         .make = attentionPrefillMma,
+                                                         .grid = grid,
+                                                         .tolerance = halfProbabilities};
 
 void addPrompts(Suite &suite) {
   const Scalar f16 = Scalar::F16;
   for (int headDim : {16, 48, 64, 80, 128, 256})
     for (int variant = 0; variant < 3; ++variant) {
-      AttentionConfig c = attentionConfig(f16, f16, headDim, 2);
+      AttentionPrefillMmaConfig c =
+          attentionConfig<AttentionPrefillMmaConfig>(f16, f16, headDim, 2);
       c.keys = headDim > 128 ? 32 : 64;
       c.mask = variant == 1;
       c.causal = variant != 1;
@@ -35,17 +34,19 @@ void addPrompts(Suite &suite) {
         attention(suite, kernel, c, prefillSizes());
     }
   for (int headDim : {48, 64, 128})
-    for (const AttentionConfig &c : attentionCandidateConfigs<AttentionPrefillMmaConfig>(
-             attentionPrefillMmaKernel(), 100, attentionConfig(f16, f16, headDim, 2)))
+    for (const AttentionPrefillMmaConfig &c : attentionCandidateConfigs<AttentionPrefillMmaConfig>(
+             attentionPrefillMmaKernel(), 100,
+             attentionConfig<AttentionPrefillMmaConfig>(f16, f16, headDim, 2)))
       attention(suite, kernel, c, prefillSizes());
 }
 
 void addBfloats(Suite &suite) {
-  AttentionTest bfloat = kernel;
+  AttentionTest<AttentionPrefillMmaConfig> bfloat = kernel;
   bfloat.tolerance = bfloatProbabilities;
   for (int headDim : {16, 64, 80, 128, 256})
     for (int shared : {0, 2}) {
-      AttentionConfig c = attentionConfig(Scalar::BF16, Scalar::BF16, headDim, 4);
+      AttentionPrefillMmaConfig c =
+          attentionConfig<AttentionPrefillMmaConfig>(Scalar::BF16, Scalar::BF16, headDim, 4);
       c.keys = headDim > 128 ? 32 : 64;
       c.kvHeads = shared;
       c.append = shared == 0;
@@ -59,7 +60,8 @@ void addBfloats(Suite &suite) {
 void addShared(Suite &suite) {
   for (int shared : {1, 2, 3})
     for (int headDim : {16, 64, 80, 128}) {
-      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, headDim, 6);
+      AttentionPrefillMmaConfig c =
+          attentionConfig<AttentionPrefillMmaConfig>(Scalar::F16, Scalar::F16, headDim, 6);
       c.kvHeads = shared;
       c.append = false;
       c.mask = shared == 3;
@@ -71,7 +73,8 @@ void addShared(Suite &suite) {
 void addWindows(Suite &suite) {
   for (int window : {1, 8, 100})
     for (int headDim : {48, 64}) {
-      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, headDim, 4);
+      AttentionPrefillMmaConfig c =
+          attentionConfig<AttentionPrefillMmaConfig>(Scalar::F16, Scalar::F16, headDim, 4);
       c.window = window;
       c.mask = window == 8;
       attention(suite, kernel, c, prefillSizes());
@@ -83,13 +86,14 @@ void addWindows(Suite &suite) {
 
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
-    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+    auto byScale = [&](AttentionPrefillMmaConfig c, const std::vector<AttentionSizes> &sizes) {
       c.quantise = true;
       c.given = given;
       attention(suite, kernel, c, sizes);
     };
     for (int headDim : {48, 64})
-      byScale(attentionConfig(Scalar::F16, Scalar::F16, headDim, 2), prefillSizes());
+      byScale(attentionConfig<AttentionPrefillMmaConfig>(Scalar::F16, Scalar::F16, headDim, 2),
+              prefillSizes());
   }
 }
 

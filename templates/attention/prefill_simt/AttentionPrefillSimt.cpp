@@ -12,7 +12,7 @@ std::string nameOf(const AttentionPrefillSimtConfig &c) {
   return llvm::formatv("attention_prefill_simt {0}x{1}", 16 * c.tq, 16 * c.tk).str();
 }
 
-KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionConfig &c) {
+KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionPrefillSimtConfig &c) {
   KernelWriter w(name, "templates/attention/prefill_simt/attention_prefill_simt.cuh",
                  "tile::attentionPrefillSimt");
   attentionMembers(w, c);

@@ -6,8 +6,10 @@
 
 namespace gpt2c {
 
-struct AttentionPrefillSimtConfig : AttentionConfig {};
+struct AttentionPrefillSimtConfig : AttentionConfig {
+  int tq = 4, tk = 4; ///< queries and keys of a tile, in sixteenths
+};
 std::string nameOf(const AttentionPrefillSimtConfig &c);
-KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionConfig &config);
+KernelSource attentionPrefillSimt(llvm::StringRef name, const AttentionPrefillSimtConfig &config);
 
 } // namespace gpt2c

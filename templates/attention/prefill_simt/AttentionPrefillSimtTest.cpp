@@ -8,23 +8,20 @@ namespace gpt2c::kernels {
 namespace attention_prefill_simt_test {
 
 /// As launchAttention has it.
-Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
+Grid grid(const AttentionPrefillSimtConfig &c, const AttentionSizes &s, int) {
   const int tiles = (s.seq + 16 * c.tq - 1) / (16 * c.tq);
   return blocks(tiles, c.heads, s.batch);
 }
 
-const AttentionTest kernel = {
-    .name = "attention_prefill_simt",
-    .make = attentionPrefillSimt,
-    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionPrefillSimtConfig{c}); },
-    .grid = grid};
+const AttentionTest<AttentionPrefillSimtConfig> kernel = {
+    .name = "attention_prefill_simt", .make = attentionPrefillSimt, .grid = grid};
 
 void addPrompts(Suite &suite) {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int headDim : {1, 2, 3, 5, 8, 40, 64, 80, 128, 256})
     for (int variant = 0; variant < 3; ++variant) {
-      AttentionConfig c =
-          attentionConfig(variant == 1 ? f16 : f32, variant == 1 ? f16 : f32, headDim, 2);
+      AttentionPrefillSimtConfig c = attentionConfig<AttentionPrefillSimtConfig>(
+          variant == 1 ? f16 : f32, variant == 1 ? f16 : f32, headDim, 2);
       c.tq = c.tk = headDim > 64 ? 2 : 4;
       c.mask = variant == 1;
       c.causal = variant != 1;
@@ -38,7 +35,8 @@ void addShared(Suite &suite) {
   for (int shared : {1, 2, 3})
     for (int headDim : {16, 64, 80, 128})
       for (Scalar t : {Scalar::F16, Scalar::F32}) {
-        AttentionConfig c = attentionConfig(t, t, headDim, 6);
+        AttentionPrefillSimtConfig c =
+            attentionConfig<AttentionPrefillSimtConfig>(t, t, headDim, 6);
         c.kvHeads = shared;
         c.append = false;
         c.mask = shared == 3;
@@ -49,7 +47,8 @@ void addShared(Suite &suite) {
 
 void addBfloats(Suite &suite) {
   for (int headDim : {3, 64}) {
-    AttentionConfig c = attentionConfig(Scalar::BF16, Scalar::BF16, headDim, 2);
+    AttentionPrefillSimtConfig c =
+        attentionConfig<AttentionPrefillSimtConfig>(Scalar::BF16, Scalar::BF16, headDim, 2);
     attention(suite, kernel, c, prefillSizes());
   }
 }
@@ -59,7 +58,7 @@ void addScores(Suite &suite) {
   for (Scalar t : {Scalar::F16, Scalar::F32})
     for (auto [cap, alibi, heads] :
          {std::tuple(2.0f, false, 4), {0.0f, true, 8}, {3.0f, true, 6}}) {
-      AttentionConfig c = attentionConfig(t, t, 48, heads);
+      AttentionPrefillSimtConfig c = attentionConfig<AttentionPrefillSimtConfig>(t, t, 48, heads);
       c.softCap = cap;
       c.alibi = alibi;
       attention(suite, kernel, c, prefillSizes());
@@ -70,7 +69,8 @@ void addScores(Suite &suite) {
 void addWindows(Suite &suite) {
   for (int window : {1, 8, 100})
     for (int headDim : {48, 64}) {
-      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, headDim, 4);
+      AttentionPrefillSimtConfig c =
+          attentionConfig<AttentionPrefillSimtConfig>(Scalar::F16, Scalar::F16, headDim, 4);
       c.window = window;
       c.mask = window == 8;
       attention(suite, kernel, c, prefillSizes());
@@ -82,14 +82,14 @@ void addWindows(Suite &suite) {
 
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
-    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+    auto byScale = [&](AttentionPrefillSimtConfig c, const std::vector<AttentionSizes> &sizes) {
       c.quantise = true;
       c.given = given;
       attention(suite, kernel, c, sizes);
     };
     for (int headDim : {3, 64}) {
       const Scalar type = headDim == 3 ? Scalar::F32 : Scalar::F16;
-      byScale(attentionConfig(type, type, headDim, 2), prefillSizes());
+      byScale(attentionConfig<AttentionPrefillSimtConfig>(type, type, headDim, 2), prefillSizes());
     }
   }
 }

@@ -15,7 +15,7 @@ std::string nameOf(const AttentionPrefillTf32Config &c) {
       .str();
 }
 
-KernelSource attentionPrefillTf32(llvm::StringRef name, const AttentionConfig &c) {
+KernelSource attentionPrefillTf32(llvm::StringRef name, const AttentionPrefillTf32Config &c) {
   KernelWriter w(name, "templates/attention/prefill_tf32/attention_prefill_tf32.cuh",
                  "tile::attentionPrefillTf32");
   attentionMembers(w, c);

@@ -13,7 +13,7 @@ std::string nameOf(const AttentionPrefillWgmmaConfig &c) {
   return llvm::formatv("attention_prefill_wgmma splits={0}", c.splits).str();
 }
 
-KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &c) {
+KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionPrefillWgmmaConfig &c) {
   KernelWriter w(name, "templates/attention/prefill_wgmma/attention_prefill_wgmma.cuh",
                  "tile::attentionPrefillWgmma");
   w.type("X", c.x);

@@ -6,10 +6,12 @@
 
 namespace gpt2c {
 
-struct AttentionPrefillWgmmaConfig : AttentionConfig {};
+struct AttentionPrefillWgmmaConfig : AttentionConfig {
+  int splits = 1; ///< warpgroups that share the keys of 64 queries
+};
 std::string nameOf(const AttentionPrefillWgmmaConfig &c);
 /// Whether a block may have two tiles of queries.
-constexpr bool hasAttentionPairs(const AttentionConfig &c) { return c.splits == 4; }
-KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionConfig &config);
+constexpr bool hasAttentionPairs(const AttentionPrefillWgmmaConfig &c) { return c.splits == 4; }
+KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionPrefillWgmmaConfig &config);
 
 } // namespace gpt2c

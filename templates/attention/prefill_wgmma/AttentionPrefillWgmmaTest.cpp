@@ -9,27 +9,25 @@ namespace gpt2c::kernels {
 
 namespace attention_prefill_wgmma_test {
 
-Grid grid(const AttentionConfig &c, const AttentionSizes &s, int) {
+Grid grid(const AttentionPrefillWgmmaConfig &c, const AttentionSizes &s, int) {
   // Some blocks have two tiles of queries where there may be pairs, others one.
   const int tiles = (s.seq + 63) / 64;
   return blocks(c.heads, s.batch,
                 hasAttentionPairs(c) ? std::min(tiles, (tiles + 1) / 2 + tiles / 5) : tiles);
 }
 
-const AttentionTest kernel = {
-    .name = "attention_prefill_wgmma",
-    .make = attentionPrefillWgmma,
-    .nameOf = [](const AttentionConfig &c) { return nameOf(AttentionPrefillWgmmaConfig{c}); },
-    .grid = grid,
-    .tolerance = halfProbabilities,
-    .maps = true};
+const AttentionTest<AttentionPrefillWgmmaConfig> kernel = {.name = "attention_prefill_wgmma",
+                                                           .make = attentionPrefillWgmma,
+                                                           .grid = grid,
+                                                           .tolerance = halfProbabilities,
+                                                           .maps = true};
 
 void addPrompts(Suite &suite) {
   const Scalar f16 = Scalar::F16;
   std::vector<AttentionSizes> sizes = prefillSizes();
   sizes.push_back({2, 300, 400, {90, 7}, false, true});
   for (bool mask : {false, true}) {
-    AttentionConfig c = attentionConfig(f16, f16, 64, 2);
+    AttentionPrefillWgmmaConfig c = attentionConfig<AttentionPrefillWgmmaConfig>(f16, f16, 64, 2);
     c.mask = mask;
     c.causal = !mask;
     for (c.splits = 1; c.splits <= 4; c.splits *= 2)
@@ -41,15 +39,17 @@ void addPrompts(Suite &suite) {
       attention(suite, kernel, c, prefillSizes());
   }
   // More keys and values than L2 holds.
-  attention(suite, kernel, attentionConfig(f16, f16, 64, 12), {{86, 65, 65, {}}, {172, 2, 2, {}}});
+  attention(suite, kernel, attentionConfig<AttentionPrefillWgmmaConfig>(f16, f16, 64, 12),
+            {{86, 65, 65, {}}, {172, 2, 2, {}}});
 }
 
 void addBfloats(Suite &suite) {
-  AttentionTest bfloat = kernel;
+  AttentionTest<AttentionPrefillWgmmaConfig> bfloat = kernel;
   bfloat.tolerance = bfloatProbabilities;
   for (int shared : {0, 2})
     for (int splits : {1, 2, 4}) {
-      AttentionConfig c = attentionConfig(Scalar::BF16, Scalar::BF16, 64, 4);
+      AttentionPrefillWgmmaConfig c =
+          attentionConfig<AttentionPrefillWgmmaConfig>(Scalar::BF16, Scalar::BF16, 64, 4);
       c.kvHeads = shared;
       c.splits = splits;
       c.mask = splits == 2;
@@ -62,7 +62,8 @@ void addBfloats(Suite &suite) {
 void addShared(Suite &suite) {
   for (int shared : {1, 2, 4})
     for (int splits : {1, 2, 4}) {
-      AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, 64, shared == 2 ? 6 : 8);
+      AttentionPrefillWgmmaConfig c = attentionConfig<AttentionPrefillWgmmaConfig>(
+          Scalar::F16, Scalar::F16, 64, shared == 2 ? 6 : 8);
       c.kvHeads = shared;
       c.splits = splits;
       c.mask = shared == 2;
@@ -76,12 +77,13 @@ void addShared(Suite &suite) {
 
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
-    auto byScale = [&](AttentionConfig c, const std::vector<AttentionSizes> &sizes) {
+    auto byScale = [&](AttentionPrefillWgmmaConfig c, const std::vector<AttentionSizes> &sizes) {
       c.quantise = true;
       c.given = given;
       attention(suite, kernel, c, sizes);
     };
-    AttentionConfig c = attentionConfig(Scalar::F16, Scalar::F16, 64, 2);
+    AttentionPrefillWgmmaConfig c =
+        attentionConfig<AttentionPrefillWgmmaConfig>(Scalar::F16, Scalar::F16, 64, 2);
     for (c.splits = 1; c.splits <= 4; c.splits *= 2)
       byScale(c, prefillSizes());
   }

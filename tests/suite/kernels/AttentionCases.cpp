@@ -12,7 +12,8 @@ size_t kvIndex(const AttentionConfig &c, int batchMax, int context, int part, in
 }
 
 namespace {
-std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const AttentionSizes &s) {
+std::string labelOf(const AttentionInstance &instance, const AttentionSizes &s) {
+  const AttentionConfig &c = instance.c;
   std::string label =
       "/" + typeName(c.x) + " heads " + std::to_string(c.heads) +
       (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
@@ -20,12 +21,12 @@ std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const A
       (c.window ? " window " + std::to_string(c.window) : "") + (c.softCap > 0 ? " soft cap" : "") +
       (c.alibi ? " alibi" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
       (s.wide ? " wide" : "") + (c.ropePairs ? " rope " + std::to_string(c.ropePairs) : "") +
-      (c.ropeInterleaved ? " interleaved" : "") + (c.cluster ? " cluster" : "") +
+      (c.ropeInterleaved ? " interleaved" : "") + (instance.cluster ? " cluster" : "") +
       (c.quantise ? " quantised" : "") +
       (c.given == Given::None    ? ""
        : c.given == Given::Scale ? " given"
                                  : " given with zero") +
-      (c.last ? " last" : "") + "/" + test.nameOf(c) + "/batch " + std::to_string(s.batch) +
+      (c.last ? " last" : "") + "/" + instance.config + "/batch " + std::to_string(s.batch) +
       " seq " + std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
   for (int p : s.past)
     label += " " + std::to_string(p);
@@ -35,8 +36,9 @@ std::string labelOf(const AttentionTest &test, const AttentionConfig &c, const A
 /// The operands of a case and its reference.
 struct AttentionCase {
   static constexpr int layers = 2, layer = 1;
-  const AttentionConfig &c;
+  const AttentionInstance &instance;
   const AttentionSizes &s;
+  const AttentionConfig &c = instance.c;
   const int batchMax = s.batch + 1, width = c.heads * c.headDim;
   const int row = width + 2 * stateHeads(c) * c.headDim;
   const int queries = c.last ? 1 : s.seq; ///< of each sequence that are computed
@@ -55,9 +57,9 @@ struct AttentionCase {
   std::vector<double> state; ///< after the append
   std::vector<double> want, bound;
 
-  AttentionCase(Run &run, const AttentionConfig &c, const AttentionSizes &s);
-  Arguments arguments(const AttentionTest &test) const;
-  void compute(double tolerance);
+  AttentionCase(Run &run, const AttentionInstance &instance, const AttentionSizes &s);
+  Arguments arguments() const;
+  void compute();
   void expectResult(Run &run);
 
 private:
@@ -85,11 +87,11 @@ private:
   void turn();
   void append();
   /// The value of query `q` of a head.
-  void computeQuery(int b, int q, int h, double tolerance);
+  void computeQuery(int b, int q, int h);
 };
 
-AttentionCase::AttentionCase(Run &run, const AttentionConfig &config, const AttentionSizes &sizes)
-    : c(config), s(sizes), length(s.batch) {
+AttentionCase::AttentionCase(Run &run, const AttentionInstance &of, const AttentionSizes &sizes)
+    : instance(of), s(sizes), length(s.batch) {
   for (int b = 0; b < s.batch; ++b)
     length[b] = s.seq - b * 5 % s.seq;
   qkv = run.input(run.normal((size_t)s.batch * s.seq * row, s.wide ? 3.0 : 1.0), c.x);
@@ -107,7 +109,8 @@ AttentionCase::AttentionCase(Run &run, const AttentionConfig &config, const Atte
   if (s.hideRow)
     std::fill(mask.begin(), mask.begin() + maxTotal, 0);
   maskTensor = run.integerInput(mask);
-  partial = run.output((size_t)s.batch * s.seq * c.heads * c.splits * (c.headDim + 2), Scalar::F32);
+  partial = run.output((size_t)s.batch * s.seq * c.heads * instance.splits * (c.headDim + 2),
+                       Scalar::F32);
   counters = run.zeroed((size_t)s.batch * s.seq * c.heads * 4);
   // Quarters: turned elements in half precision are exact before they are rounded.
   std::vector<int> quarters[2];
@@ -127,7 +130,7 @@ AttentionCase::AttentionCase(Run &run, const AttentionConfig &config, const Atte
   bound.resize(want.size());
 }
 
-Arguments AttentionCase::arguments(const AttentionTest &test) const {
+Arguments AttentionCase::arguments() const {
   auto orNull = [](bool present, const Tensor &t) {
     return present ? Argument(&t) : Argument(nullptr);
   };
@@ -144,7 +147,7 @@ Arguments AttentionCase::arguments(const AttentionTest &test) const {
     list.set("batchMax", batchMax);
     list.set("maskStride", maxTotal);
   }
-  if (test.maps) {
+  if (instance.maps) {
     const uint64_t matrices = uint64_t(layers) * 2 * batchMax * stateHeads(c);
     list.set("qkvMap", MapOf{&qkv, s.seq, row, 64, uint64_t(s.batch)});
     list.set("kvMap", MapOf{&kv, s.context, 64, 64, matrices});
@@ -161,8 +164,8 @@ Arguments AttentionCase::arguments(const AttentionTest &test) const {
     list.set("sines", &sines);
     list.set("places", std::max(places, 1));
   }
-  list.offer("partial", orNull(c.splits > 1, partial));
-  list.offer("counters", orNull(c.splits > 1, counters));
+  list.offer("partial", orNull(instance.splits > 1, partial));
+  list.offer("counters", orNull(instance.splits > 1, counters));
   setGiven(c.given, list);
   return list;
 }
@@ -201,7 +204,7 @@ static double slopeOf(int h, int heads) {
                    : std::pow(2, -8 * (2 * (h - below) + 1) / (2 * below));
 }
 
-void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
+void AttentionCase::computeQuery(int b, int q, int h) {
   const int t = c.last ? length[b] - 1 : q, group = c.heads / stateHeads(c);
   int keys = c.causal ? past[b] + t + 1 : past[b] + s.seq;
   if (!c.append)
@@ -240,18 +243,18 @@ void AttentionCase::computeQuery(int b, int q, int h, double tolerance) {
       }
     size_t at = (((size_t)b * queries + q) * c.heads + h) * c.headDim + d;
     want[at] = value;
-    bound[at] = magnitude * tolerance + 1e-7;
+    bound[at] = magnitude * instance.tolerance + 1e-7;
   }
 }
 
-void AttentionCase::compute(double tolerance) {
+void AttentionCase::compute() {
   turn();
   if (c.append)
     append();
   for (int b = 0; b < s.batch; ++b)
     for (int q = 0; q < queries; ++q)
       for (int h = 0; h < c.heads; ++h)
-        computeQuery(b, q, h, tolerance);
+        computeQuery(b, q, h);
 }
 
 void AttentionCase::expectResult(Run &run) {
@@ -287,34 +290,31 @@ void AttentionCase::expectResult(Run &run) {
 }
 } // namespace
 
-void attention(Suite &suite, const AttentionTest &test, const AttentionConfig &c,
+void attention(Suite &suite, const AttentionInstance &instance,
                const std::vector<AttentionSizes> &sizes) {
+  const AttentionConfig &c = instance.c;
   // A group is a module, and modules are compiled in parallel.
   const std::string group =
-      test.name + " head_dim " + std::to_string(c.headDim) +
+      instance.name + " head_dim " + std::to_string(c.headDim) +
       (c.kvHeads ? " shared " + std::to_string(c.heads / c.kvHeads) + (c.ropePairs ? " rope" : "")
                  : "");
-  int id = suite.kernel(group, [&](llvm::StringRef name) { return test.make(name, c); });
+  int id = suite.kernel(group, instance.make);
   for (const AttentionSizes &s : sizes)
     suite.test(
-        {group + labelOf(test, c, s), double(s.batch) * s.seq * s.context * c.heads * c.headDim},
+        {group + labelOf(instance, s), double(s.batch) * s.seq * s.context * c.heads * c.headDim},
         [=](Run &run) {
-          AttentionCase p(run, c, s);
+          AttentionCase p(run, instance, s);
           if (!run.isDry())
-            p.compute(test.tolerance);
-          const Arguments arguments = p.arguments(test);
-          const Grid grid = test.grid(c, s, p.queries);
+            p.compute();
+          const Arguments arguments = p.arguments();
+          const Grid grid = instance.grid(s, p.queries);
           run.launch(id, grid, arguments);
           p.expectResult(run);
           std::vector<double> first = run.read(p.out);
           run.launch(id, grid, arguments);
           run.expect(run.read(p.out) == first, "a second launch gave other bits");
         },
-        test.maps);
-}
-
-AttentionConfig attentionConfig(Scalar x, Scalar kv, int headDim, int heads) {
-  return {.x = x, .kv = kv, .headDim = headDim, .heads = heads};
+        instance.maps);
 }
 
 std::vector<AttentionSizes> decodeSizes() {

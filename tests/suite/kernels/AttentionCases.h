@@ -5,6 +5,7 @@
 
 #include "templates/attention/Kernels.h"
 
+#include <functional>
 #include <map>
 
 namespace gpt2c::kernels {
@@ -18,37 +19,69 @@ struct AttentionSizes {
 };
 
 /// A kernel of append_attention, as its test tells the driver of it.
-struct AttentionTest {
+template <typename Config> struct AttentionTest {
   std::string name; ///< attention_...
-  KernelSource (*make)(llvm::StringRef, const AttentionConfig &);
-  std::string (*nameOf)(const AttentionConfig &);
+  KernelSource (*make)(llvm::StringRef, const Config &);
   /// For that many queries of each sequence, one with c.last.
-  Grid (*grid)(const AttentionConfig &c, const AttentionSizes &s, int queries);
+  Grid (*grid)(const Config &c, const AttentionSizes &s, int queries);
   double tolerance = 4e-6; ///< of the sum of magnitudes
   bool maps = false;       ///< qkv and the state are read by tensor maps, on Hopper
+};
+/// The same in one configuration.
+struct AttentionInstance {
+  AttentionConfig c;
+  std::string name, config;
+  int splits = 1;
+  bool cluster = false;
+  std::function<KernelSource(llvm::StringRef)> make;
+  std::function<Grid(const AttentionSizes &s, int queries)> grid;
+  double tolerance;
+  bool maps;
 };
 /// On tensor cores the probabilities are rounded to fp16, or to bf16.
 constexpr double halfProbabilities = 6e-4, bfloatProbabilities = 8 * halfProbabilities;
 
 /// Adds a kernel with a case for each of the sizes.
-void attention(Suite &suite, const AttentionTest &test, const AttentionConfig &c,
+void attention(Suite &suite, const AttentionInstance &instance,
                const std::vector<AttentionSizes> &sizes);
+template <typename Config>
+void attention(Suite &suite, const AttentionTest<Config> &test, const Config &c,
+               const std::vector<AttentionSizes> &sizes) {
+  AttentionInstance instance{.c = c, .name = test.name, .config = nameOf(c)};
+  if constexpr (requires { c.splits; })
+    instance.splits = c.splits;
+  if constexpr (requires { c.cluster; })
+    instance.cluster = c.cluster;
+  instance.make = [make = test.make, c](llvm::StringRef name) { return make(name, c); };
+  instance.grid = [grid = test.grid, c](const AttentionSizes &s, int queries) {
+    return grid(c, s, queries);
+  };
+  instance.tolerance = test.tolerance;
+  instance.maps = test.maps;
+  attention(suite, instance, sizes);
+}
 
 /// Causal, appending, without a mask.
-AttentionConfig attentionConfig(Scalar x, Scalar kv, int headDim, int heads);
+template <typename Config> Config attentionConfig(Scalar x, Scalar kv, int headDim, int heads) {
+  Config c;
+  c.x = x;
+  c.kv = kv;
+  c.headDim = headDim;
+  c.heads = heads;
+  return c;
+}
 /// All that the tuner may take of a kernel, by its name, for sequences of that many queries.
 template <typename Config>
-std::vector<AttentionConfig> attentionCandidateConfigs(const AttentionKernel &kernel,
-                                                       int64_t queries,
-                                                       const AttentionConfig &model) {
-  std::map<std::string, AttentionConfig> byName;
+std::vector<Config> attentionCandidateConfigs(const AttentionKernel &kernel, int64_t queries,
+                                              const AttentionConfig &model) {
+  std::map<std::string, Config> byName;
   for (int64_t sequences : {1, 8, 32, 128}) {
     AttentionProblem p{.config = model, .sequences = sequences, .queries = queries};
     p.target = Target::of({"sm_90a"});
     for (const AttentionCandidate &c : kernel.candidates(p))
       byName.try_emplace(c.name, *c.get<Config>());
   }
-  std::vector<AttentionConfig> configs;
+  std::vector<Config> configs;
   for (const auto &[name, config] : byName)
     configs.push_back(config);
   return configs;

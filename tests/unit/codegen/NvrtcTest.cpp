@@ -35,13 +35,13 @@ std::vector<KernelSource> oneOfEach() {
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   const Epilogue mlp = {{EpilogueStage::AddBias, f16}, {EpilogueStage::GeluTanh}};
   const Epilogue residual = {{EpilogueStage::AddBias, f32}, {EpilogueStage::AddMatrix, f32}};
-  AttentionConfig half;
+  AttentionDecodeConfig half;
   half.headDim = 64;
   half.heads = 12;
   half.splits = 4;
-  AttentionConfig bytes = half;
+  AttentionDecodeConfig bytes = half;
   bytes.kv = Scalar::I8;
-  AttentionConfig odd;
+  AttentionDecodeConfig odd;
   odd.x = odd.kv = f32;
   odd.headDim = 5;
   odd.heads = 3;
@@ -59,13 +59,13 @@ std::vector<KernelSource> oneOfEach() {
       kvAppend("k7", {.headDim = 64, .heads = 12}),
       attentionDecode("k8", half),
       attentionDecode("k9", odd),
-      attentionPrefillMma("k10", half),
-      attentionPrefillSimt("k11", odd),
+      attentionPrefillMma("k10", {half}),
+      attentionPrefillSimt("k11", {odd}),
       gatherLast("k12", {.d = 768}),
       argmax("k13", {}),
       advance("k14"),
-      attentionDecodeMma("k15", half),
-      attentionDecodeMma("k16", bytes)};
+      attentionDecodeMma("k15", {half}),
+      attentionDecodeMma("k16", {bytes})};
 }
 
 class NvrtcArch : public testing::TestWithParam<std::string> {};
