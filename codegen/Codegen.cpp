@@ -58,7 +58,6 @@ private:
     meta().batch_invariant = options.batchInvariant;
     PlanPool &pool = draft_.pool;
     pool.tf32 = options.fp32Math == Fp32Math::Tf32x3;
-    pool.batchInvariant = options.batchInvariant;
     pool.launchMode = options.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
     if (options.batchInvariant && !draft_.function(functions::extend))
       return makeError(ExitCode::Unsupported,

@@ -40,8 +40,6 @@ public:
   size_t targetNumber = 0;
   /// Products of fp32 operands may run on tensor cores, each as three products of TF32.
   bool tf32 = true;
-  /// What a row becomes depends on its sequence alone: keys are summed up in their order.
-  bool batchInvariant = false;
 
   const std::vector<KernelSource> &kernels() const { return kernels_; }
   /// The numbers of the targets that kernel `index` is for.

@@ -128,7 +128,7 @@ static AttentionGroup::Quantise quantised(const Op &op, const Kernels &kernels,
 
 void FunctionScheduler::attention(Op &op) {
   if (op.is(OpCode::AppendAttention) && isPaged(op))
-    return; // its kernels are asked where it is lowered
+    return pagedAttention(op);
   std::vector<NearMiss> misses;
   auto refuse = [&](std::string why) { set(op, {RefusedGroup{&op, std::move(why)}}); };
   if (op.is(OpCode::QuantizedAppendAttention) &&

@@ -57,6 +57,7 @@ private:
 
   // Others
   void attention(Op &op);
+  void pagedAttention(Op &op);
   Op *fusedRope(const Op &op, const AttentionProblem &p, std::vector<NearMiss> &misses) const;
   void embed(Op &op);
   void argMax(Op &op);

@@ -55,6 +55,18 @@ static std::string text(const AttentionGroup &g) {
     out += ", result quantised behind";
   return out;
 }
+static std::string text(const PagedGroup &g) {
+  const PagedProblem &p = g.problem;
+  const PagedConfig &c = p.config;
+  const std::string heads = c.kvHeads == c.heads
+                                ? std::to_string(c.heads)
+                                : llvm::formatv("{0} of {1}", c.kvHeads, c.heads).str();
+  return llvm::formatv("paged attention rows={0} pieces={1} heads={2} head_dim={3} {4}{5}: {6}",
+                       p.rows, p.pieces, heads, c.headDim,
+                       dtypeName(g.attention->operand(ops::AppendAttention::Qkv)->type.dtype),
+                       c.window ? llvm::formatv(" window={0}", c.window).str() : "", g.taken.name)
+      .str();
+}
 static std::string text(const EmbedGroup &g) {
   return "embed" + statisticsText("leaves statistics", g.statistics.parts, g.statistics.width);
 }

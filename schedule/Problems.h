@@ -21,6 +21,8 @@ public:
   LinearProblem withNorm(LinearProblem p, const Op &product, const Op &norm) const;
   /// Without what quantises the value, and without what turns queries and keys.
   AttentionProblem attention(const Op &op) const;
+  /// Of attention over pages whose sizes are constant.
+  PagedProblem paged(const Op &op) const;
 
   /// The norm before a product that may be computed with it, whatever kernels there are; null: none
   /// may.

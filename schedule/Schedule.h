@@ -6,6 +6,7 @@
 #include "schedule/AttentionProblem.h"
 #include "schedule/LinearKernels.h"
 #include "schedule/MlpProblem.h"
+#include "schedule/PagedProblem.h"
 
 #include "llvm/ADT/DenseMap.h"
 
@@ -85,6 +86,13 @@ struct AttentionGroup {
   enum Quantise { No, ByGivenScale, ByOwnScales, Behind } quantise = No;
 };
 
+/// Attention over a KV state in pages, of rows of any sequences.
+struct PagedGroup {
+  Op *attention = nullptr;
+  PagedProblem problem = {};
+  PagedCandidate taken = {};
+};
+
 /// An embedding that leaves statistics of its rows.
 struct EmbedGroup {
   Op *embed;
@@ -113,8 +121,8 @@ struct RefusedGroup {
 };
 
 struct Group {
-  std::variant<OwnGroup, DoneGroup, RefusedGroup, LinearGroup, MlpGroup, AttentionGroup, EmbedGroup,
-               LargestGroup>
+  std::variant<OwnGroup, DoneGroup, RefusedGroup, LinearGroup, MlpGroup, AttentionGroup, PagedGroup,
+               EmbedGroup, LargestGroup>
       as;
   std::vector<NearMiss> misses = {};
 

@@ -17,6 +17,7 @@ struct Kernels {
   LinearFamily linear;
   llvm::ArrayRef<const MlpKernel *> mlp;
   llvm::ArrayRef<const AttentionKernel *> attention;
+  llvm::ArrayRef<const PagedKernel *> paged;
   llvm::ArrayRef<const DecodeKernel *> decode;
   /// Whether an op has launches of its own.
   bool (*lowers)(OpCode) = nullptr;

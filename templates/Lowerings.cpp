@@ -37,8 +37,6 @@ static Lowering loweringOf(OpCode code) {
     return lowerGatherLast;
   case OpCode::ArgMax:
     return lowerArgMax;
-  case OpCode::AppendAttention:
-    return lowerPagedAttention;
   default:
     return genericLoweringOf(code);
   }
@@ -52,6 +50,7 @@ static bool lowers(OpCode code) {
   case OpCode::Linear:
   case OpCode::QuantizedLinear:
   case OpCode::RequantizedLinear:
+  case OpCode::AppendAttention:
   case OpCode::QuantizedAppendAttention:
     return true;
   default:
@@ -60,8 +59,8 @@ static bool lowers(OpCode code) {
 }
 
 const Kernels &allKernels() {
-  static const Kernels kernels{linearFamily(), mlpKernels(), attentionKernels(), decodeKernels(),
-                               lowers};
+  static const Kernels kernels{linearFamily(), mlpKernels(),    attentionKernels(),
+                               pagedKernels(), decodeKernels(), lowers};
   return kernels;
 }
 
@@ -79,6 +78,7 @@ struct Emitter {
   llvm::Error operator()(const LinearGroup &g) { return emitLinear(b, g); }
   llvm::Error operator()(const MlpGroup &g) { return emitMlp(b, g); }
   llvm::Error operator()(const AttentionGroup &g) { return emitAttention(b, g); }
+  llvm::Error operator()(const PagedGroup &g) { return emitPaged(b, g); }
   llvm::Error operator()(const EmbedGroup &g) { return emitEmbed(b, g); }
   llvm::Error operator()(const LargestGroup &g) { return emitLargest(b, g); }
 };

@@ -1,50 +1,10 @@
-// append_attention over pages: the problem that an op is, and the launch of the kernel for it.
-#include "ir/ops/PagedAttention.h"
-#include "schedule/Versions.h"
+// append_attention over pages: the launch of the kernel that was taken, and explain.
 #include "templates/attention/pages/AttentionPages.h"
 #include "templates/generic/GenericLowerings.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
 namespace gpt2c {
-
-AttentionAbilities PagedProblem::wants() const {
-  using enum AttentionAbility;
-  return AttentionAbilities{attentionTypes(config.x, kv, tf32)}
-      .addIf(config.kvHeads != config.heads, SharedKeys)
-      .addIf(config.window > 0, Window)
-      .addIf(oneOrder, OneOrder);
-}
-
-/// An error where no kernel takes what the op is.
-static llvm::Expected<PagedProblem> pagedProblem(StepBuilder &b, const Op &op) {
-  using enum ops::AppendAttention::Operand;
-  const Value *kv = op.operand(Kv), *qkv = op.operand(Qkv), *pieces = op.operand(Past),
-              *tables = op.operand(KeyMask);
-  const Shape &state = kv->type.shape; // [pages, layers, 2, heads, tokens, head_dim]
-  auto heads = state[3].constant(), tokens = state[4].constant(), headDim = state[5].constant();
-  if (!isI32(pieces) || !isI32(tables))
-    return noKernel(op, "its pieces and tables are in i32");
-  if (!hasKernelTypes(op))
-    return noKernel(op, "attention over pages has rows and a state in fp16, bf16 or fp32");
-  if (!heads || !tokens || !headDim || !qkv->type.shape.back().isConstant())
-    return noKernel(op, "the sizes of its heads and pages are not constant");
-  PagedProblem p;
-  p.config = {.x = scalarOf(qkv->type.dtype),
-              .headDim = int(*headDim),
-              .heads = int(op.intAttr("num_heads")),
-              .kvHeads = int(*heads),
-              .pageTokens = int(*tokens),
-              .window = int(std::min<int64_t>(op.intAttr("window"), INT32_MAX))};
-  p.kv = scalarOf(kv->type.dtype);
-  p.rows = b.maximum(qkv->type.shape[1]);
-  p.pieces = b.maximum(pieces->type.shape[0]);
-  p.prompts = b.maximum(tables->type.shape[0]) <= Versions::fewSegments;
-  p.oneOrder = b.pool().batchInvariant;
-  p.tf32 = b.pool().tf32;
-  p.target = b.pool().target;
-  return p;
-}
 
 llvm::Error PagedLaunch::launch(KernelSource kernel, const PagedConfig &c) const {
   using enum ops::AppendAttention::Operand;
@@ -60,20 +20,11 @@ llvm::Error PagedLaunch::launch(KernelSource kernel, const PagedConfig &c) const
                   Dim(4) * elementCount(y->type.shape));
 }
 
-llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
+llvm::Error emitPaged(StepBuilder &b, const PagedGroup &g) {
   using enum ops::AppendAttention::Operand;
+  Op &op = *g.attention;
   Value *kv = op.operand(Kv), *qkv = op.operand(Qkv), *tables = op.operand(KeyMask),
         *next = op.result(ops::AppendAttention::NextKv);
-  auto p = pagedProblem(b, op);
-  if (!p)
-    return p.takeError();
-  const auto list = candidatesOf(pagedKernels(), *p, *p);
-  if (list.empty()) {
-    std::string why;
-    for (const PagedKernel *k : pagedKernels())
-      why += ("\n  " + k->name() + ": " + k->refusal(*p)).str();
-    return noKernel(op, "no kernel computes attention over these pages" + why);
-  }
   if (llvm::Error e = takeOver(b, op))
     return e;
   auto args = ArgList(b)
@@ -90,8 +41,8 @@ llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
   if (!args)
     return args.takeError();
   // Of kernels that take tensor maps; the others leave them.
-  if (list.front().kernel->needs().has(Feature::Tma)) {
-    const PagedConfig &c = p->config;
+  if (g.taken.kernel->needs().has(Feature::Tma)) {
+    const PagedConfig &c = g.problem.config;
     const Dim matrices = kv->type.shape[0] * kv->type.shape[1] * Dim(2 * c.kvHeads), one(1);
     auto qkvAt = b.read(qkv), kvAt = b.read(next);
     if (!qkvAt || !kvAt)
@@ -100,8 +51,8 @@ llvm::Error lowerPagedAttention(StepBuilder &b, Op &op) {
                                     64 * (c.heads + 2 * c.kvHeads), 64, &one);
     (*args)["kvMap"] = b.tensorMap(std::move(*kvAt), Dim(64), 64, 64, &matrices);
   }
-  PagedLaunch launch{b, op, *p, *args};
-  return list.front().kernel->emit(launch, list.front().config);
+  PagedLaunch launch{b, op, g.problem, *args};
+  return g.taken.kernel->emit(launch, g.taken.config);
 }
 
 //===-- explain -----------------------------------------------------------------------------===//
