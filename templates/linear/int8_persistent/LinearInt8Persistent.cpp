@@ -8,7 +8,7 @@
 
 namespace gpt2c {
 
-KernelSource linearInt8Persistent(llvm::StringRef name, const LinearInt8TmaConfig &c,
+KernelSource linearInt8Persistent(llvm::StringRef name, const LinearInt8PersistentConfig &c,
                                   const Epilogue &epilogue) {
   return int8TurnsKernel({name, "templates/linear/int8_persistent/linear_int8_persistent.cuh",
                           "tile::linearInt8Persistent"},
@@ -20,14 +20,13 @@ namespace linear_int8_persistent {
 std::string refusal(const LinearProblem &p) {
   if (std::string why = int8TmaRefusal(p); !why.empty())
     return why;
-  auto list = int8TmaConfigs(p, p.int8);
-  return llvm::any_of(list, [](const auto &c) { return c.persistent; })
+  return !only<LinearInt8PersistentConfig>(int8TmaTiles(p, p.int8)).empty()
              ? ""
              : "fewer tiles than multiprocessors, a short K, groups of rows, or columns that no "
                "tile divides";
 }
-llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
-  LinearInt8TmaConfig c = config;
+llvm::Error emit(LinearLaunch &l, const LinearInt8PersistentConfig &config) {
+  LinearInt8PersistentConfig c = config;
   addInt8TmaArguments(l, c);
   return l.launch(linearInt8Persistent(l.name("linear_int8_persistent"), c, l.call.epilogue), c);
 }
@@ -35,18 +34,19 @@ llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
 
 const LinearKernel &linearInt8PersistentKernel() {
   using namespace linear_int8_persistent;
-  static const LinearKernelOf<LinearInt8TmaConfig> kernel({
+  static const LinearKernelOf<LinearInt8PersistentConfig> kernel({
       .name = "linear_int8_persistent",
       .summary = "thousands of int8 rows of one scale each and a long K on Hopper: tile after tile",
       .needs = wgmmaTiles,
       .can = {LinearAbility::I8, LinearAbility::RowScales, LinearAbility::ResultGroups},
       .refusal = refusal,
-      .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_persistent"); },
+      .slower = int8TmaSlower<LinearInt8PersistentConfig>,
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },
       .configs =
-          [](const LinearProblem &p) { return int8TmaCandidatesOf(p, "linear_int8_persistent"); },
-      .cost = [](const LinearInt8TmaConfig &c,
-                 const LinearProblem &p) { return int8TmaCost(c, p, p.int8.residual); },
+          [](const LinearProblem &p) {
+            return only<LinearInt8PersistentConfig>(int8TmaCandidates(p));
+          },
+      .cost = int8ProductCost<LinearInt8PersistentConfig>,
       .emit = emit,
   });
   return kernel;

@@ -12,8 +12,7 @@
 
 namespace gpt2c {
 
-/// `persistent` alone.
-KernelSource linearInt8Persistent(llvm::StringRef name, const LinearInt8TmaConfig &config,
+KernelSource linearInt8Persistent(llvm::StringRef name, const LinearInt8PersistentConfig &config,
                                   const Epilogue &epilogue);
 
 } // namespace gpt2c

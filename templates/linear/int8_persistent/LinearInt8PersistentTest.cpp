@@ -13,8 +13,7 @@ void addProducts(Suite &suite) {
                      scaledColumns({{EpilogueStage::AddBias, f16}, {EpilogueStage::GeluTanh}}),
                  scaledBias = scaledColumns({{EpilogueStage::AddBias, f16}}),
                  residual = scaledResidual();
-  auto persistent = [&](const char *label, LinearInt8TmaConfig c, const Epilogue &epilogue) {
-    c.persistent = true;
+  auto persistent = [&](const char *label, LinearInt8PersistentConfig c, const Epilogue &epilogue) {
     for (int rows : {1, 129, 700})
       int8Tma(suite, linearInt8Persistent, "linear_int8_persistent", label, c, epilogue,
               {{rows, c.n, c.k}});
@@ -44,12 +43,7 @@ void addGiven(Suite &suite) {
       for (int rows : {1, 300})
         int8TmaByScale(suite, linearInt8Persistent, "linear_int8_given_persistent",
                        "bias+gelu_tanh in fp16",
-                       {.bn = bn,
-                        .stages = 2,
-                        .rowScale = true,
-                        .persistent = true,
-                        .gelu = true,
-                        .given = given},
+                       {.bn = bn, .stages = 2, .rowScale = true, .gelu = true, .given = given},
                        scaledBias, given, {{rows, 5 * bn, 784}});
 }
 

@@ -8,7 +8,7 @@
 
 namespace gpt2c {
 
-KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8TmaConfig &c,
+KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8StationaryConfig &c,
                                   const Epilogue &epilogue) {
   return int8TurnsKernel({name, "templates/linear/int8_stationary/linear_int8_stationary.cuh",
                           "tile::linearInt8Stationary"},
@@ -21,13 +21,12 @@ namespace linear_int8_stationary {
 std::string refusal(const LinearProblem &p) {
   if (std::string why = int8TmaRefusal(p); !why.empty())
     return why;
-  auto list = int8TmaConfigs(p, p.int8);
-  return llvm::any_of(list, [](const auto &c) { return c.stationary; })
+  return !only<LinearInt8StationaryConfig>(int8TmaTiles(p, p.int8)).empty()
              ? ""
              : "fewer tiles than multiprocessors, groups of rows, or columns that no tile divides";
 }
-llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
-  LinearInt8TmaConfig c = config;
+llvm::Error emit(LinearLaunch &l, const LinearInt8StationaryConfig &config) {
+  LinearInt8StationaryConfig c = config;
   addInt8TmaArguments(l, c);
   return l.launch(linearInt8Stationary(l.name("linear_int8_stationary"), c, l.call.epilogue), c);
 }
@@ -35,19 +34,20 @@ llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
 
 const LinearKernel &linearInt8StationaryKernel() {
   using namespace linear_int8_stationary;
-  static const LinearKernelOf<LinearInt8TmaConfig> kernel({
+  static const LinearKernelOf<LinearInt8StationaryConfig> kernel({
       .name = "linear_int8_stationary",
       .summary =
           "thousands of int8 rows of one scale each on Hopper: 128 rows stay, weights pass by",
       .needs = wgmmaTiles,
       .can = {LinearAbility::I8, LinearAbility::RowScales, LinearAbility::ResultGroups},
       .refusal = refusal,
-      .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_stationary"); },
+      .slower = int8TmaSlower<LinearInt8StationaryConfig>,
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },
       .configs =
-          [](const LinearProblem &p) { return int8TmaCandidatesOf(p, "linear_int8_stationary"); },
-      .cost = [](const LinearInt8TmaConfig &c,
-                 const LinearProblem &p) { return int8TmaCost(c, p, p.int8.residual); },
+          [](const LinearProblem &p) {
+            return only<LinearInt8StationaryConfig>(int8TmaCandidates(p));
+          },
+      .cost = int8ProductCost<LinearInt8StationaryConfig>,
       .emit = emit,
   });
   return kernel;

@@ -11,8 +11,7 @@
 
 namespace gpt2c {
 
-/// `stationary` alone.
-KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8TmaConfig &config,
+KernelSource linearInt8Stationary(llvm::StringRef name, const LinearInt8StationaryConfig &config,
                                   const Epilogue &epilogue);
 
 } // namespace gpt2c

@@ -13,8 +13,7 @@ void addProducts(Suite &suite) {
                      scaledColumns({{EpilogueStage::AddBias, f16}, {EpilogueStage::GeluTanh}}),
                  scaledBias = scaledColumns({{EpilogueStage::AddBias, f16}}),
                  residual = scaledResidual();
-  auto stationary = [&](const char *label, LinearInt8TmaConfig c, const Epilogue &epilogue) {
-    c.stationary = true;
+  auto stationary = [&](const char *label, LinearInt8StationaryConfig c, const Epilogue &epilogue) {
     for (int rows : {1, 129, 500})
       int8Tma(suite, linearInt8Stationary, "linear_int8_stationary", label, c, epilogue,
               {{rows, c.n, c.k}});
@@ -62,15 +61,14 @@ void addGiven(Suite &suite) {
                      scaledColumns({{EpilogueStage::AddBias, f16}, {EpilogueStage::GeluTanhHalf}}),
                  scaledBias = scaledColumns({{EpilogueStage::AddBias, f16}});
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
-    auto byScale = [&](const char *label, const LinearInt8TmaConfig &c, const Epilogue &epilogue,
-                       Shape s) {
+    auto byScale = [&](const char *label, const LinearInt8StationaryConfig &c,
+                       const Epilogue &epilogue, Shape s) {
       int8TmaByScale(suite, linearInt8Stationary, "linear_int8_given_stationary", label, c,
                      epilogue, given, {s});
     };
     for (int bn : {80, 96, 128, 144})
       for (int rows : {1, 300}) {
-        LinearInt8TmaConfig c{
-            .bn = bn, .stages = 2, .rowScale = true, .stationary = true, .parts = 2};
+        LinearInt8StationaryConfig c{.bn = bn, .stages = 2, .rowScale = true, .parts = 2};
         byScale("bias+gelu_tanh", c, approxGelu, {rows, 5 * bn, 784});
         c.gelu = true;
         c.given = given;

@@ -61,11 +61,11 @@ const LinearKernel &linearInt8TmaKernel() {
       .can = {LinearAbility::I8, LinearAbility::RowGroups, LinearAbility::RowScales,
               LinearAbility::ResultGroups, LinearAbility::AnyRows},
       .refusal = int8TmaRefusal,
-      .slower = [](const LinearProblem &p) { return int8TmaSlower(p, "linear_int8_tma"); },
+      .slower = int8TmaSlower<LinearInt8TmaConfig>,
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },
-      .configs = [](const LinearProblem &p) { return int8TmaCandidatesOf(p, "linear_int8_tma"); },
-      .cost = [](const LinearInt8TmaConfig &c,
-                 const LinearProblem &p) { return int8TmaCost(c, p, p.int8.residual); },
+      .configs =
+          [](const LinearProblem &p) { return only<LinearInt8TmaConfig>(int8TmaCandidates(p)); },
+      .cost = int8ProductCost<LinearInt8TmaConfig>,
       .emit = emit,
       .sumOrder = sumOrder,
   });

@@ -11,7 +11,6 @@
 
 namespace gpt2c {
 
-/// Neither `stationary` nor `persistent`.
 KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &config,
                            const Epilogue &epilogue);
 

@@ -8,6 +8,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace gpt2c {
@@ -58,10 +59,16 @@ template <typename C> Grid tileGrid(const C &c, const plan::ExprT &m, int64_t n)
   return blocks(ceilDivExpr(m, c.bm), rt::constantExpr(llvm::divideCeilSigned(n, c.bn)), c.splitK);
 }
 
-/// Those of a list that `is` holds for.
-template <typename C, typename Is> std::vector<C> only(std::vector<C> list, Is is) {
-  llvm::erase_if(list, [&](const C &c) { return !is(c); });
-  return list;
+/// Configurations of one kernel among those of several, where the cheapest of all is looked for.
+template <typename C, typename Tile> std::vector<C> only(const std::vector<Tile> &list) {
+  std::vector<C> out;
+  for (const Tile &tile : list)
+    if (const C *c = std::get_if<C>(&tile))
+      out.push_back(*c);
+  return out;
+}
+template <typename... C> std::string nameOf(const std::variant<C...> &tile) {
+  return std::visit([](const auto &c) { return nameOf(c); }, tile);
 }
 
 } // namespace gpt2c

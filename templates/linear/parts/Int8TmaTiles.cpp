@@ -8,39 +8,43 @@
 
 namespace gpt2c {
 
-llvm::StringRef kernelOf(const LinearInt8TmaConfig &c) {
-  return c.persistent   ? "linear_int8_persistent"
-         : c.stationary ? "linear_int8_stationary"
-                        : "linear_int8_tma";
-}
 bool isInt8Tma(llvm::StringRef kernel) {
   return kernel == "linear_int8_persistent" || kernel == "linear_int8_stationary" ||
          kernel == "linear_int8_tma";
 }
 
 std::string nameOf(const LinearInt8TmaConfig &c) {
-  if (!c.persistent && !c.stationary)
-    return tileName("linear_int8_tma", c) + (c.oneCtaPerSm ? " one-cta-per-sm" : "");
-  const std::string name =
-      llvm::formatv("{0} {1}x{2} stages={3}", kernelOf(c), c.bm, c.bn, c.stages).str();
-  return c.persistent ? name : name + " parts=" + std::to_string(c.parts);
+  return tileName("linear_int8_tma", c) + (c.oneCtaPerSm ? " one-cta-per-sm" : "");
+}
+std::string nameOf(const LinearInt8StationaryConfig &c) {
+  return llvm::formatv("linear_int8_stationary {0}x{1} stages={2} parts={3}", c.bm, c.bn, c.stages,
+                       c.parts)
+      .str();
+}
+std::string nameOf(const LinearInt8PersistentConfig &c) {
+  return llvm::formatv("linear_int8_persistent {0}x{1} stages={2}", c.bm, c.bn, c.stages).str();
 }
 
-Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors) {
+Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+  return tileGrid(c, m, n);
+}
+Grid gridOf(const LinearInt8StationaryConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
   Grid grid = tileGrid(c, m, n);
-  if (c.persistent)
-    return blocks(minExpr(productExpr(grid[0], grid[1]), rt::constantExpr(processors)));
-  if (c.stationary)
-    grid[1] = rt::constantExpr(c.parts);
+  grid[1] = rt::constantExpr(c.parts);
   return grid;
+}
+Grid gridOf(const LinearInt8PersistentConfig &c, const plan::ExprT &m, int64_t n,
+            int64_t processors) {
+  const Grid grid = tileGrid(c, m, n);
+  return blocks(minExpr(productExpr(grid[0], grid[1]), rt::constantExpr(processors)));
 }
 
 /// As many stages as fit beside the operands of two tiles' columns, up to three of each, and the
 /// barriers.
-static bool fillRing(LinearInt8TmaConfig &c, int most) {
+template <typename Config> static bool fillRing(Config &c, int most) {
   c.stages = 0;
   for (int stages = 2; stages <= most; ++stages) {
-    LinearInt8TmaConfig deeper = c;
+    Config deeper = c;
     deeper.stages = stages;
     if (int8TmaSharedBytes(deeper) + 2 * 3 * 4 * c.bn + 512 <= wholeShared)
       c.stages = stages;
@@ -48,7 +52,7 @@ static bool fillRing(LinearInt8TmaConfig &c, int most) {
   return c.stages > 0;
 }
 
-std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8Rows &int8) {
+static void addTiles(const LinearShape &s, const Int8Rows &int8, std::vector<Int8TmaTile> &list) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const int xGroup = std::max<int64_t>(int8.group, 0), yGroup = int8.yGroup;
   const bool residual = int8.residual, oneCtaPerSm = int8.oneCtaPerSm;
@@ -58,7 +62,6 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
   of.k = int(k);
   of.xGroup = xGroup;
   of.yGroup = yGroup;
-  std::vector<LinearInt8TmaConfig> list;
   for (int bm : {64, 128}) {
     if (bm == 128 && rows <= 64)
       continue;
@@ -83,7 +86,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
         c.splitK = splitK;
         c.residual = residual && splitK == 1 && bn % 64 == 0 && n % bn == 0;
         c.oneCtaPerSm = oneCtaPerSm && blocks <= processors;
-        // As in tmaConfigs.
+        // As in tmaTiles.
         const bool small =
             bm == 64 && (blocks > processors || (kTiles <= 8 * splitK && !c.oneCtaPerSm));
         c.blocks = small && blocks > processors && xGroup == 0 ? 2 : 1;
@@ -100,30 +103,46 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
           list.push_back(c);
       }
   }
-  if (xGroup == 0 && rows > 128)
-    for (int bn : {96, 128, 144, 160, 192}) {
-      const int64_t tilesM = divideCeilSigned(rows, 128), tilesN = n / bn;
-      if (n % bn != 0 || (yGroup > 0 && bn % yGroup != 0) || tilesM * tilesN <= processors)
-        continue;
-      LinearInt8TmaConfig c = of;
+}
+
+/// Those of the kernels whose warpgroups take turns, of rows without groups.
+static void addTurns(const LinearShape &s, const Int8Rows &int8, std::vector<Int8TmaTile> &list) {
+  const int64_t n = s.n, processors = s.target.multiprocessors;
+  const int yGroup = int8.yGroup;
+  if (int8.group > 0 || s.rows <= 128)
+    return;
+  for (int bn : {96, 128, 144, 160, 192}) {
+    const int64_t tilesM = divideCeilSigned(s.rows, 128), tilesN = n / bn;
+    if (n % bn != 0 || (yGroup > 0 && bn % yGroup != 0) || tilesM * tilesN <= processors)
+      continue;
+    auto describe = [&](auto c) {
+      c.n = int(n);
+      c.k = int(s.k);
       c.bn = bn;
+      c.yGroup = yGroup;
       c.y = yGroup > 0 ? Scalar::I8 : Scalar::F16; // F16 needs the most shared memory
-      // Ends that quantise, or add a residual, have no registers for more.
-      const bool fits = bn <= (yGroup > 0 || s.y == Scalar::I8 ? 144 : residual ? 160 : 192);
-      c.persistent = true;
-      if (k > 1024 && fits && fillRing(c, 8))
-        list.push_back(c);
-      c.persistent = false;
-      c.stationary = true;
-      if (bn > 144 || !fillRing(c, 8))
-        continue;
-      for (int64_t parts = 1; parts <= tilesN; ++parts)
-        if (tilesN % parts == 0 || tilesM * parts <= processors) {
-          LinearInt8TmaConfig shared = c;
-          shared.parts = int(parts);
-          list.push_back(shared);
-        }
-    }
+      return c;
+    };
+    // Ends that quantise, or add a residual, have no registers for more.
+    const bool fits = bn <= (yGroup > 0 || s.y == Scalar::I8 ? 144 : int8.residual ? 160 : 192);
+    auto persistent = describe(LinearInt8PersistentConfig());
+    if (s.k > 1024 && fits && fillRing(persistent, 8))
+      list.push_back(persistent);
+    auto stationary = describe(LinearInt8StationaryConfig());
+    if (bn > 144 || !fillRing(stationary, 8))
+      continue;
+    for (int64_t parts = 1; parts <= tilesN; ++parts)
+      if (tilesN % parts == 0 || tilesM * parts <= processors) {
+        stationary.parts = int(parts);
+        list.push_back(stationary);
+      }
+  }
+}
+
+std::vector<Int8TmaTile> int8TmaTiles(const LinearShape &s, const Int8Rows &int8) {
+  std::vector<Int8TmaTile> list;
+  addTiles(s, int8, list);
+  addTurns(s, int8, list);
   return list;
 }
 
@@ -131,7 +150,7 @@ std::vector<LinearInt8TmaConfig> int8TmaConfigs(const LinearShape &s, const Int8
 // k-tile of 128 x BN is written and read once, and W once more by the second set of rows. On an
 // H200 4096 x 6400 x 1600 takes 79 us where this says 75, and 4096 x 4800 x 1600 46 where it says
 // 53.
-static double persistentCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
+double int8TmaCost(const LinearInt8PersistentConfig &c, const LinearShape &s, bool residual) {
   const int64_t kTiles = divideCeilSigned(s.k, 128);
   const double product = double(kTiles) * (256 + 3 * c.bn) / 1650,
                tileEnd = (residual       ? 0.0353
@@ -155,15 +174,6 @@ static double costWithGroups(const LinearInt8TmaConfig &c, const LinearShape &s)
   const double waves = divideCeilSigned(blocks, processors * c.blocks) * (c.blocks + 1) / 2.0;
   const double multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
   const double area = c.bm * c.bn / (128.0 * 96);
-  if (c.stationary) {
-    // Two warpgroups take turns: while one ends its tile, the other multiplies. Nothing hides the
-    // end of the last tile, nor the way of the rows to shared memory.
-    const int64_t tiles = divideCeilSigned(n / c.bn, c.parts),
-                  rounds = divideCeilSigned(divideCeilSigned(rows, 128) * c.parts, processors);
-    const double product = 0.0023 * c.bn * kTiles, tileEnd = 0.026 * c.bn,
-                 tile = 0.3 + std::max(product, (product + tileEnd) / 2);
-    return 2.0 + double(rounds) * (0.1 * kTiles + double(tiles) * tile + tileEnd / 2);
-  }
   double kTile = std::max(multiply, fetch);
   if (c.xGroup > 0)
     kTile += 128.0 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
@@ -178,13 +188,6 @@ static double costWithGroups(const LinearInt8TmaConfig &c, const LinearShape &s)
 static double costWithoutGroups(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const double kTiles = double(divideCeilSigned(divideCeilSigned(k, 128), c.splitK));
-  if (c.stationary) {
-    const int64_t tiles = divideCeilSigned(n / c.bn, c.parts),
-                  rounds = divideCeilSigned(divideCeilSigned(rows, 128) * c.parts, processors);
-    const double product = 0.0015 * c.bn * kTiles, tileEnd = (residual ? 0.0353 : 0.015) * c.bn,
-                 tile = 0.877 + std::max(product, (product + tileEnd) / 2);
-    return double(rounds) * (0.309 * kTiles + double(tiles) * tile + tileEnd / 2);
-  }
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   const double waves = divideCeilSigned(blocks, processors * c.blocks) * (c.blocks == 2 ? 1.7 : 1);
   const double multiply = c.bm * c.bn / 32.0 * 0.58e-3, fetch = (c.bm + c.bn) * 128 / 130e3;
@@ -203,87 +206,88 @@ static double costWithoutGroups(const LinearInt8TmaConfig &c, const LinearShape 
 }
 
 double int8TmaCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
-  if (c.persistent)
-    return persistentCost(c, s, residual);
   return c.xGroup > 0 || c.yGroup > 0 ? costWithGroups(c, s) : costWithoutGroups(c, s, residual);
 }
 
-LinearInt8TmaConfig bestInt8TmaConfig(const LinearShape &s, const Int8Rows &rows) {
-  const std::vector<LinearInt8TmaConfig> list = int8TmaConfigs(s, rows);
+// By the fits above. Two warpgroups take turns: while one ends its tile, the other multiplies.
+// Nothing hides the end of the last tile, nor the way of the rows to shared memory.
+double int8TmaCost(const LinearInt8StationaryConfig &c, const LinearShape &s, bool residual) {
+  const double kTiles = double(divideCeilSigned(s.k, 128));
+  const int64_t tiles = divideCeilSigned(s.n / c.bn, c.parts),
+                rounds = divideCeilSigned(divideCeilSigned(s.rows, 128) * c.parts,
+                                          s.target.multiprocessors);
+  if (c.yGroup > 0) {
+    const double product = 0.0023 * c.bn * kTiles, tileEnd = 0.026 * c.bn,
+                 tile = 0.3 + std::max(product, (product + tileEnd) / 2);
+    return 2.0 + double(rounds) * (0.1 * kTiles + double(tiles) * tile + tileEnd / 2);
+  }
+  const double product = 0.0015 * c.bn * kTiles, tileEnd = (residual ? 0.0353 : 0.015) * c.bn,
+               tile = 0.877 + std::max(product, (product + tileEnd) / 2);
+  return double(rounds) * (0.309 * kTiles + double(tiles) * tile + tileEnd / 2);
+}
+
+static double costOf(const Int8TmaTile &tile, const LinearShape &s, bool residual) {
+  return std::visit([&](const auto &c) { return int8TmaCost(c, s, residual); }, tile);
+}
+
+Int8TmaTile bestInt8TmaTile(const LinearShape &s, const Int8Rows &rows) {
+  const std::vector<Int8TmaTile> list = int8TmaTiles(s, rows);
   return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
-    return int8TmaCost(a, s, rows.residual) < int8TmaCost(b, s, rows.residual);
+    return costOf(a, s, rows.residual) < costOf(b, s, rows.residual);
   });
 }
 
-std::vector<LinearInt8TmaConfig> int8TmaCandidates(const LinearProblem &p) {
-  LinearInt8TmaConfig model = bestInt8TmaConfig(p, p.int8);
-  model.y = p.y;
-  model.rowScale = p.int8.group == 0;
-  std::vector<LinearInt8TmaConfig> configs;
+std::vector<Int8TmaTile> int8TmaCandidates(const LinearProblem &p) {
+  auto complete = [&](Int8TmaTile tile) {
+    std::visit(
+        [&](auto &c) {
+          c.y = p.y;
+          c.rowScale = p.int8.group == 0;
+        },
+        tile);
+    return tile;
+  };
+  std::vector<Int8TmaTile> tiles;
   for (bool oneCtaPerSm : {false, true}) {
     Int8Rows rows = p.int8;
     rows.oneCtaPerSm = oneCtaPerSm;
-    for (LinearInt8TmaConfig c : int8TmaConfigs(p, rows)) {
-      c.y = model.y;
-      c.rowScale = model.rowScale;
-      configs.push_back(c);
-    }
+    for (const Int8TmaTile &tile : int8TmaTiles(p, rows))
+      tiles.push_back(complete(tile));
   }
-  return cheapest(model, std::move(configs),
-                  [&](const auto &c) { return int8TmaCost(c, p, p.int8.residual); });
-}
-
-std::vector<LinearInt8TmaConfig> int8TmaCandidatesOf(const LinearProblem &p,
-                                                     llvm::StringRef kernel) {
-  return only(int8TmaCandidates(p), [&](const auto &c) { return kernelOf(c) == kernel; });
-}
-
-std::string int8TmaSlower(const LinearProblem &p, llvm::StringRef kernel) {
-  const llvm::StringRef best = kernelOf(bestInt8TmaConfig(p, p.int8));
-  return best == kernel ? "" : (best + " costs less").str();
+  return cheapest(complete(bestInt8TmaTile(p, p.int8)), std::move(tiles),
+                  [&](const Int8TmaTile &tile) { return costOf(tile, p, p.int8.residual); });
 }
 
 std::string int8TmaRefusal(const LinearProblem &p) {
   if (std::string why = int8TilesRefusal(p); !why.empty())
     return why;
-  return int8TmaConfigs(p, p.int8).empty() ? "no room for the scales of the rows of a tile" : "";
+  return int8TmaTiles(p, p.int8).empty() ? "no room for the scales of the rows of a tile" : "";
 }
 
 /// Whether a half has all of its bits for v.
 static bool isNormalHalf(float v) { return v >= 0x1p-14F && v <= 65504; }
 
-void describeInt8Tile(KernelWriter &w, const LinearInt8TmaConfig &c) {
-  w.type("Y", c.y);
-  w.constant("BN", c.bn);
-  w.constant("Stages", c.stages);
-  w.flag("RowScale", c.rowScale);
-  w.constant("YGroup", c.yGroup);
-  w.flag("Gelu", c.gelu);
-  w.constant("N", c.n);
-  w.constant("K", c.k);
+void addResidualMap(const LinearLaunch &l, int bm) {
+  LinearCall &call = l.call;
+  call.epilogue.pop_back();
+  const auto operands = llvm::count_if(call.epilogue, hasOperand);
+  call.args["rMap"] = l.b.tensorMap(call.args["e" + std::to_string(operands)], call.m, l.p.n, bm);
 }
 
-void addInt8TmaArguments(const LinearLaunch &l, LinearInt8TmaConfig &c) {
+Int8Gelu takeInt8Gelu(const LinearLaunch &l, int splitK) {
   const LinearProblem &p = l.p;
   LinearCall &call = l.call;
-  l.addMaps(c.bm, c.bn, p.k / 2, p.k / 2);
-  if (c.residual) {
-    call.epilogue.pop_back();
-    const auto operands = llvm::count_if(call.epilogue, hasOperand);
-    call.args["rMap"] = l.b.tensorMap(call.args["e" + std::to_string(operands)], call.m, p.n, c.bm);
-  }
-  // The kernel computes gelu and what follows in fp16, as a plan in fp16 would.
   const Given given = givenOf(call.epilogue);
-  const bool quantises = given == Given::None ? p.int8.yGroup > 0
-                                              : c.splitK == 1 && p.n % 8 == 0 &&
-                                                    isNormalHalf(call.args["yInverse"].f32);
+  const bool quantises =
+      given == Given::None ? p.int8.yGroup > 0
+                           : splitK == 1 && p.n % 8 == 0 && isNormalHalf(call.args["yInverse"].f32);
   const size_t last = given == Given::None ? 1 : 2; // gelu, and what quantises
-  c.gelu = quantises && p.int8.group <= 0 && p.int8.halfBias && call.epilogue.size() >= last &&
-           call.epilogue.end()[-int(last)].kind == EpilogueStage::GeluTanhHalf;
-  if (c.gelu) {
-    c.given = given;
+  const bool gelu = quantises && p.int8.group <= 0 && p.int8.halfBias &&
+                    call.epilogue.size() >= last &&
+                    call.epilogue.end()[-int(last)].kind == EpilogueStage::GeluTanhHalf;
+  if (gelu)
     call.epilogue.resize(call.epilogue.size() - last);
-  }
+  return {gelu, given};
 }
 
 } // namespace gpt2c

@@ -7,8 +7,9 @@
 namespace gpt2c {
 
 /// `w` names the template; `place`: what of the grid it takes; `sizes`: its struct of sizes.
-inline KernelSource int8TurnsKernel(KernelWriter &&w, llvm::StringRef place, llvm::StringRef sizes,
-                                    const LinearInt8TmaConfig &c, const Epilogue &epilogue) {
+template <typename Config>
+KernelSource int8TurnsKernel(KernelWriter &&w, llvm::StringRef place, llvm::StringRef sizes,
+                             const Config &c, const Epilogue &epilogue) {
   describeInt8Tile(w, c);
   passMaps(w);
   w.out("y", c.y);

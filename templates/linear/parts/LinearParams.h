@@ -103,12 +103,12 @@ inline void passLargest(KernelWriter &w, bool best) {
 }
 
 /// The parts of the statistics that a norm is folded by, as template arguments.
-inline std::string normParts(const LinearTmaConfig &c) {
+template <typename Config> std::string normParts(const Config &c) {
   return "<" + std::to_string(c.normParts) + ", " + std::to_string(c.normWidth) +
          (c.rms ? ", true>" : ">");
 }
 /// A norm without gain and shift that is folded by the statistics of x.
-inline void passFoldedNorm(KernelWriter &w, const LinearTmaConfig &c) {
+template <typename Config> void passFoldedNorm(KernelWriter &w, const Config &c) {
   if (c.normParts == 0)
     return w.pass("NoNorm{}");
   const std::string statistics = w.declare("const float2 *", "xStatistics"),
@@ -117,14 +117,14 @@ inline void passFoldedNorm(KernelWriter &w, const LinearTmaConfig &c) {
   w.pass("FoldedNorm" + normParts(c) + "{" + statistics + ", " + sums + ", " + epsilon + "}");
 }
 /// What becomes of the statistics of y.
-inline void passStatistics(KernelWriter &w, const LinearTmaConfig &c) {
+template <typename Config> void passStatistics(KernelWriter &w, const Config &c) {
   w.pass(c.statistics ? "RowStatistics{" + w.declare("float2 *", "yStatistics") + "}"
                       : "NoStatistics{}");
 }
 /// Whether rows of a block with a single tile leave in lines: nothing of y's shape is read with
 /// them, of which a thread would need other elements than it has, and where a gate halves them, two
 /// column tiles fill a unit of a line.
-inline bool leavesInLines(const LinearTmaConfig &c, const Epilogue &epilogue) {
+template <typename Config> bool leavesInLines(const Config &c, const Epilogue &epilogue) {
   auto isMatrix = [](const EpilogueStage &stage) {
     return stage.kind == EpilogueStage::AddMatrix || stage.kind == EpilogueStage::MulMatrix ||
            stage.kind == EpilogueStage::AddLastRows;

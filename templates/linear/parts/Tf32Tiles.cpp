@@ -6,9 +6,8 @@
 
 namespace gpt2c {
 
+std::string nameOf(const LinearTf32WgmmaConfig &c) { return tileName("linear_tf32_wgmma", c); }
 std::string nameOf(const LinearTf32Config &c) {
-  if (c.wgmma)
-    return tileName("linear_tf32_wgmma", c);
   return llvm::formatv("linear_tf32 {0}x{1} warps={2}x{3} stages={4} split={5}", c.bm, c.bn,
                        c.warpsM, c.warpsN, c.stages, c.splitK)
       .str();
@@ -17,8 +16,11 @@ std::string nameOf(const LinearTf32Config &c) {
 Grid gridOf(const LinearTf32Config &c, const plan::ExprT &m, int64_t n, int64_t) {
   return tileGrid(c, m, n);
 }
+Grid gridOf(const LinearTf32WgmmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+  return tileGrid(c, m, n);
+}
 
-std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
+std::vector<Tf32Tile> tf32Configs(const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const unsigned sharedLimit = s.target.sharedBytes;
   const bool wgmma = s.target.has(wgmmaTiles);
@@ -26,7 +28,7 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
     int bm, bn, warpsM, warpsN;
   };
   const int64_t kTiles = divideCeilSigned(k, 32);
-  std::vector<LinearTf32Config> list;
+  std::vector<Tf32Tile> list;
   for (Tile t : {Tile{128, 128, 4, 2},
                  {128, 96, 4, 2},
                  {64, 144, 2, 2},
@@ -66,8 +68,8 @@ std::vector<LinearTf32Config> tf32Configs(const LinearShape &s) {
         if (!wgmma || rows <= 32 || (bm == 128 && rows <= 64) || kTiles < 4 * splitK ||
             (splitK > 1 && blocks > processors))
           continue;
-        LinearTf32Config c{Scalar::F32, bm, bn, 0, 0, 2, splitK, 1, true};
-        for (LinearTf32Config deeper = c; deeper.stages <= std::min<int64_t>(8, kTiles);
+        LinearTf32WgmmaConfig c{Scalar::F32, bm, bn, 2, splitK};
+        for (LinearTf32WgmmaConfig deeper = c; deeper.stages <= std::min<int64_t>(8, kTiles);
              ++deeper.stages)
           if (tf32SharedBytes(deeper) <= sharedLimit - 256) // the barriers
             c = deeper;
@@ -84,10 +86,6 @@ double tf32Cost(const LinearTf32Config &c, const LinearShape &s) {
   const double area = c.bm * c.bn,
                kTiles = double(divideCeilSigned(divideCeilSigned(k, 32), c.splitK));
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
-  if (c.wgmma)
-    return 3.3 + (c.splitK > 1 ? 1.3 : 0.0) +
-           kTiles * double(divideCeilSigned(blocks, processors)) *
-               (0.21 + area * 0.057e-3 + (c.bm == 64 ? 0.04 : 0.0));
   // Over few k-tiles small tiles wait for each other's beginnings more than for the fullest
   // multiprocessor.
   const double each = area < 3072 && kTiles <= 16 ? std::max(1.0, double(blocks) / processors)
@@ -98,21 +96,37 @@ double tf32Cost(const LinearTf32Config &c, const LinearShape &s) {
          kTiles * (c.blocks == 1 ? std::max(alone, shared) * each : std::max(alone, shared * each));
 }
 
-LinearTf32Config bestTf32Config(const LinearShape &s) {
-  std::vector<LinearTf32Config> list = tf32Configs(s);
-  return *std::min_element(list.begin(), list.end(), [&](const auto &a, const auto &b) {
-    return tf32Cost(a, s) < tf32Cost(b, s);
+double tf32Cost(const LinearTf32WgmmaConfig &c, const LinearShape &s) {
+  const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
+  const double area = c.bm * c.bn,
+               kTiles = double(divideCeilSigned(divideCeilSigned(k, 32), c.splitK));
+  const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
+  return 3.3 + (c.splitK > 1 ? 1.3 : 0.0) +
+         kTiles * double(divideCeilSigned(blocks, processors)) *
+             (0.21 + area * 0.057e-3 + (c.bm == 64 ? 0.04 : 0.0));
+}
+static double costOf(const Tf32Tile &tile, const LinearShape &s) {
+  return std::visit([&](const auto &c) { return tf32Cost(c, s); }, tile);
+}
+
+Tf32Tile bestTf32Tile(const LinearShape &s) {
+  std::vector<Tf32Tile> list = tf32Configs(s);
+  return *std::min_element(list.begin(), list.end(), [&](const Tf32Tile &a, const Tf32Tile &b) {
+    return costOf(a, s) < costOf(b, s);
   });
 }
 
-std::vector<LinearTf32Config> tf32Candidates(const LinearShape &s) {
-  LinearTf32Config model = bestTf32Config(s);
-  model.y = s.y;
-  std::vector<LinearTf32Config> configs = tf32Configs(s);
-  for (LinearTf32Config &c : configs)
-    c.y = model.y;
+std::vector<Tf32Tile> tf32Candidates(const LinearShape &s) {
+  auto ofType = [&](Tf32Tile tile) {
+    std::visit([&](auto &c) { c.y = s.y; }, tile);
+    return tile;
+  };
+  std::vector<Tf32Tile> configs = tf32Configs(s);
+  for (Tf32Tile &tile : configs)
+    tile = ofType(tile);
   return cheapest(
-      model, std::move(configs), [&](const auto &c) { return tf32Cost(c, s); }, s.batchInvariant);
+      ofType(bestTf32Tile(s)), std::move(configs),
+      [&](const Tf32Tile &tile) { return costOf(tile, s); }, s.batchInvariant);
 }
 
 std::string tf32Refusal(const LinearProblem &p) {

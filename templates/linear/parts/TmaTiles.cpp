@@ -9,21 +9,28 @@
 namespace gpt2c {
 
 std::string nameOf(const LinearTmaConfig &c) {
-  if (c.w == Scalar::I8)
-    return llvm::formatv("{0} raw={1}", tileName("linear_tma_int8_weights", c), c.rawStages).str();
-  const std::string name = tileName(c.persistent ? "linear_tma_persistent" : "linear_tma", c);
-  if (c.cooperative)
-    return name + " cooperative";
-  return c.rasterAlongN ? name + " raster-n" : name;
+  return tileName("linear_tma", c) + (c.rasterAlongN ? " raster-n" : "");
+}
+std::string nameOf(const LinearTmaPersistentConfig &c) {
+  return tileName("linear_tma_persistent", c) + (c.cooperative ? " cooperative" : "");
+}
+std::string nameOf(const LinearTmaInt8WeightsConfig &c) {
+  return llvm::formatv("{0} raw={1}", tileName("linear_tma_int8_weights", c), c.rawStages).str();
 }
 
-Grid gridOf(const LinearTmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors) {
+Grid gridOf(const LinearTmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
   Grid grid = tileGrid(c, m, n);
-  if (c.persistent)
-    return blocks(minExpr(productExpr(grid[0], grid[1]), rt::constantExpr(processors)));
   if (c.rasterAlongN)
     std::swap(grid[0], grid[1]);
   return grid;
+}
+Grid gridOf(const LinearTmaPersistentConfig &c, const plan::ExprT &m, int64_t n,
+            int64_t processors) {
+  const Grid grid = tileGrid(c, m, n);
+  return blocks(minExpr(productExpr(grid[0], grid[1]), rt::constantExpr(processors)));
+}
+Grid gridOf(const LinearTmaInt8WeightsConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
+  return tileGrid(c, m, n);
 }
 
 static unsigned ringLimit(bool half) {
@@ -35,20 +42,22 @@ static bool isLarge(const LinearShape &s) { return s.n > 1024 && s.k > 1024; }
 /// Whether tiles are so wide for these alone, where they are whole.
 static bool isExtra(int bn) { return bn == 160 || bn > 192; }
 
-static bool leavesHalf(const LinearTmaConfig &c) { return tmaSharedBytes(c) <= ringLimit(true); }
+template <typename Config> static bool leavesHalf(const Config &c) {
+  return tmaSharedBytes(c) <= ringLimit(true);
+}
 
 /// Whether a tile should use at most half of an SM's shared memory, so that two blocks fit: the
 /// next kernel can prefetch its weights, or the tile's own blocks run by twos. A long K or wide
 /// k-tiles are worth the deeper ring; so are narrow tiles of 65 to 128 rows, whose blocks may both
 /// land on one SM while the kernel before still runs, and leave others idle.
-static bool shouldLeaveHalf(const LinearTmaConfig &c, const LinearShape &s, int64_t blocks,
-                            int64_t kTiles) {
+template <typename Config>
+static bool shouldLeaveHalf(const Config &c, const LinearShape &s, int64_t blocks, int64_t kTiles) {
   const bool spread = s.rows > 64 && s.rows <= 128 && c.bn <= 48 && kTiles <= 12;
   return c.bm == 64 &&
          (blocks > s.target.multiprocessors || (c.bn <= 64 && kTiles <= 16 && !spread));
 }
 
-std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
+static void addTiles(const LinearShape &s, std::vector<TmaTile> &list) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const int64_t kTiles = divideCeilSigned(k, 64);
   LinearTmaConfig of;
@@ -56,7 +65,6 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
   of.n = int(n);
   of.k = int(k);
   of.xRows = xRowsFor(rows);
-  std::vector<LinearTmaConfig> list;
   for (int bm : {64, 128}) {
     if (bm == 128 && rows <= 64)
       continue;
@@ -97,15 +105,20 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
         }
       }
   }
-  // A persistent block of 128 x 192 has no registers left for columns outside of the matrix, but
-  // where they are lines. One that has a single tile ends it with one warpgroup, which pays for
-  // thousands of rows and for long sums.
+}
+
+// A persistent block of 128 x 192 has no registers left for columns outside of the matrix, but
+// where they are lines. One that has a single tile ends it with one warpgroup, which pays for
+// thousands of rows and for long sums.
+static void addPersistentTiles(const LinearShape &s, std::vector<TmaTile> &list) {
+  const int64_t rows = s.rows, n = s.n, processors = s.target.multiprocessors;
   auto tiles = [&](int bn) { return divideCeilSigned(rows, 128) * divideCeilSigned(n, bn); };
-  LinearTmaConfig c = of;
-  c.persistent = true;
-  c.xRows = 0;
+  LinearTmaPersistentConfig c;
+  c.y = s.y;
+  c.n = int(n);
+  c.k = int(s.k);
   // Of weights of 32 MB L2 does not hold what the next rows would read again.
-  c.rasterGroup = n * k > (16 << 20) ? 16 : 1;
+  c.rasterGroup = n * s.k > (16 << 20) ? 16 : 1;
   for (int bn : {96, 128, 144, 192}) {
     c.bn = bn;
     c.stages = bn == 96 ? 7 : bn == 192 ? 5 : 6;
@@ -124,6 +137,12 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
       --c.stages;
     list.push_back(c);
   }
+}
+
+std::vector<TmaTile> tmaTiles(const LinearShape &s) {
+  std::vector<TmaTile> list;
+  addTiles(s, list);
+  addPersistentTiles(s, list);
   return list;
 }
 
@@ -132,7 +151,7 @@ std::vector<LinearTmaConfig> tmaConfigs(const LinearShape &s) {
 // long as its wgmmas, or its way from L2, which busy multiprocessors share, or as its share of the
 // ring's latency. Blocks that follow each other on a multiprocessor add up, two that share it hide
 // each other's ends.
-static double int8WeightsCost(const LinearTmaConfig &c, const LinearShape &s) {
+double tmaCost(const LinearTmaInt8WeightsConfig &c, const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const int64_t kTilesOfK = divideCeilSigned(k, 64);
   const double kTiles = double(divideCeilSigned(kTilesOfK, c.splitK));
@@ -150,9 +169,6 @@ static double int8WeightsCost(const LinearTmaConfig &c, const LinearShape &s) {
                  leavesHalf(c) ? !should && c.stages < std::min<int64_t>(14, kTilesOfK) : should;
   const double around = (c.splitK > 1 ? 0.45 + 0.08 * sent : 0.0) +
                         (other || (c.bm == 128 && c.splitK > 2) ? 2 * waves : 0.0);
-  if (c.blocks == 2 && waves == 2 && c.bn <= 144)
-    return 1.35 + around + end +
-           waves * kTiles * std::max({multiply, 0.76 * fetch, latency / 2, 0.1});
   const double slower = c.bm == 128 && c.bn == 192 ? 1.55 : waves > 1 ? 1.2 : 1.0;
   const double kTile = std::max({slower * multiply, fetch, latency, 0.1});
   return 1.3 + around + waves * (kTiles * kTile + end + (waves > 1 ? 2.0 : 0.0));
@@ -167,22 +183,11 @@ static double int8WeightsCost(const LinearTmaConfig &c, const LinearShape &s) {
 // products, and of cooperative warpgroups, is of single products of 2048 and more columns and rows
 // of K.
 double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
-  if (c.w == Scalar::I8)
-    return int8WeightsCost(c, s);
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const double kTiles = double(divideCeilSigned(divideCeilSigned(k, 64), c.splitK));
   const int64_t blocks = divideCeilSigned(rows, c.bm) * divideCeilSigned(n, c.bn) * c.splitK;
   const double waves = double(divideCeilSigned(blocks, processors)),
                busy = std::min(1.0, double(blocks) / processors);
-  if (c.persistent) { // on a chip that its power slows down
-    const double multiply = c.bm * c.bn / 32.0 * (isLarge(s) && c.bn > 144 ? 0.705e-3 : 0.775e-3),
-                 fetch = (c.bm + c.bn) * 128 / 96e3 * (0.52 + 0.48 * busy), back = 1.02 / c.stages;
-    if (isLarge(s) && waves == 1)
-      return 1.3 + kTiles * std::max({0.9 * multiply, fetch, back}) + 0.0125 * c.bn;
-    const double end = isLarge(s) ? (c.cooperative ? 1.4 : 1.5) : 1.76,
-                 lastEnd = waves == 1 ? 0.014 * c.bn : 0.0;
-    return 3.12 + waves * (kTiles * std::max({multiply, fetch, back}) + end) + lastEnd;
-  }
   const bool one = c.bm == 64; // warpgroup
   const double cycle = one ? 0.717e-3 : isLarge(s) ? 0.7e-3 : 0.639e-3;
   const double multiply = c.bm * c.bn / 32.0 * cycle,
@@ -219,76 +224,108 @@ double tmaCost(const LinearTmaConfig &c, const LinearShape &s) {
   return 1.27 + around + waves * (kTiles * std::max({slower * multiply, fetch, back, 0.117}) + end);
 }
 
+// On a chip that its power slows down.
+double tmaCost(const LinearTmaPersistentConfig &c, const LinearShape &s) {
+  const int64_t processors = s.target.multiprocessors;
+  const double kTiles = double(divideCeilSigned(s.k, 64));
+  const int64_t blocks = divideCeilSigned(s.rows, c.bm) * divideCeilSigned(s.n, c.bn);
+  const double waves = double(divideCeilSigned(blocks, processors)),
+               busy = std::min(1.0, double(blocks) / processors);
+  const double multiply = c.bm * c.bn / 32.0 * (isLarge(s) && c.bn > 144 ? 0.705e-3 : 0.775e-3),
+               fetch = (c.bm + c.bn) * 128 / 96e3 * (0.52 + 0.48 * busy), back = 1.02 / c.stages;
+  if (isLarge(s) && waves == 1)
+    return 1.3 + kTiles * std::max({0.9 * multiply, fetch, back}) + 0.0125 * c.bn;
+  const double end = isLarge(s) ? (c.cooperative ? 1.4 : 1.5) : 1.76,
+               lastEnd = waves == 1 ? 0.014 * c.bn : 0.0;
+  return 3.12 + waves * (kTiles * std::max({multiply, fetch, back}) + end) + lastEnd;
+}
+
+static bool inLines(const LinearTmaPersistentConfig &c) { return storesLines(c); }
+template <typename Config> static bool inLines(const Config &) { return false; }
+
 // Angles, 8 bytes for two columns, come from L2 behind the last k-tile of a tile. Where rows do not
 // leave in lines a warp reads parts of lines of the tables, and these twice.
-double tmaCost(const LinearTmaConfig &c, const LinearProblem &p) {
-  const double cost = tmaCost(c, static_cast<const LinearShape &>(p));
+template <typename Config> static double withRotation(const Config &c, const LinearProblem &p) {
+  const double cost = tmaCost(c, p);
   if (!p.fused.rotation)
     return cost;
   const int64_t blocks = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn);
   const double waves = double(divideCeilSigned(blocks, p.target.multiprocessors)),
                read = c.bm * c.bn * 4 / 110e3;
-  return cost + 0.3 + waves * read * (p.n % c.bn == 0 || storesLines(c) ? 1 : 2);
+  return cost + 0.3 + waves * read * (p.n % c.bn == 0 || inLines(c) ? 1 : 2);
+}
+double tmaProductCost(const LinearTmaConfig &c, const LinearProblem &p) {
+  return withRotation(c, p);
+}
+double tmaProductCost(const LinearTmaPersistentConfig &c, const LinearProblem &p) {
+  return withRotation(c, p);
+}
+double tmaProductCost(const LinearTmaInt8WeightsConfig &c, const LinearProblem &p) {
+  return withRotation(c, p);
 }
 
-LinearTmaConfig bestTmaConfig(const LinearShape &s, int normParts, bool statistics) {
-  std::vector<LinearTmaConfig> list = tmaConfigs(s);
-  for (LinearTmaConfig &c : list)
-    c.normParts = normParts;
+/// Ends wait for a residual where it is no boxes of 64 columns.
+static bool waitsForResidual(const LinearTmaConfig &) { return false; }
+static bool waitsForResidual(const LinearTmaPersistentConfig &c) {
+  return c.cooperative && !hasLineColumns(c);
+}
+
+TmaTile bestTmaTile(const LinearShape &s, int normParts, bool statistics) {
+  std::vector<TmaTile> list = tmaTiles(s);
   // Statistics are of parts of rows that divide them; without any the norm is a launch. They are of
-  // products with a residual, which ends wait for where it is no boxes of 64 columns.
+  // products with a residual.
   constexpr double launch = 2, residual = 7;
-  auto cost = [&](const LinearTmaConfig &c) {
+  auto costOf = [&](auto &c) {
+    c.normParts = normParts;
     const int64_t tiles = divideCeilSigned(s.rows, c.bm) * divideCeilSigned(s.n, c.bn),
                   waves = divideCeilSigned(tiles, s.target.multiprocessors);
     return tmaCost(c, s) + (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0) +
-           (statistics && c.cooperative && !hasLineColumns(c) ? residual * double(waves) : 0);
+           (statistics && waitsForResidual(c) ? residual * double(waves) : 0);
   };
+  auto cost = [&](TmaTile &tile) { return std::visit(costOf, tile); };
   return *std::min_element(list.begin(), list.end(),
-                           [&](const auto &a, const auto &b) { return cost(a) < cost(b); });
+                           [&](TmaTile &a, TmaTile &b) { return cost(a) < cost(b); });
 }
 
-/// With what `model` has that is no matter of speed.
-static LinearTmaConfig like(const LinearTmaConfig &model, const LinearTmaConfig &tiles) {
-  LinearTmaConfig c = model;
-  c.bm = tiles.bm;
-  c.bn = tiles.bn;
-  c.stages = tiles.stages;
-  c.splitK = tiles.splitK;
-  c.blocks = tiles.blocks;
-  c.persistent = tiles.persistent;
-  c.cooperative = tiles.cooperative;
-  c.rasterGroup = tiles.rasterGroup;
-  c.rasterAlongN = tiles.rasterAlongN;
-  c.xRows = tiles.xRows;
-  return c;
-}
-
-std::vector<LinearTmaConfig> tmaCandidates(const LinearProblem &p) {
-  LinearTmaConfig model = bestTmaConfig(p, p.fused.normParts, p.fused.statistics);
-  model.y = p.y;
-  model.w = p.w;
-  model.n = p.n;
-  model.k = p.k;
-  model.normWidth = p.fused.normWidth;
-  model.rms = p.fused.norm == NormKind::Rms;
-  model.statistics = p.fused.statistics && p.n % statisticsWidth(model) == 0;
-  std::vector<LinearTmaConfig> configs;
-  for (const LinearTmaConfig &tiles : tmaConfigs(p)) {
-    LinearTmaConfig c = like(model, tiles);
-    if (!c.statistics || p.n % statisticsWidth(c) == 0)
-      configs.push_back(c);
-  }
-  return cheapest(
-      model, std::move(configs), [&](const auto &c) { return tmaCost(c, p); }, p.batchInvariant);
+std::vector<TmaTile> tmaCandidates(const LinearProblem &p) {
+  TmaTile model = bestTmaTile(p, p.fused.normParts, p.fused.statistics);
+  bool statistics = p.fused.statistics;
+  // Whether the tile leaves the statistics that are wanted, if any are.
+  auto complete = [&](auto &c) {
+    c.y = p.y;
+    c.w = p.w;
+    c.n = int(p.n);
+    c.k = int(p.k);
+    c.normParts = p.fused.normParts;
+    c.normWidth = p.fused.normWidth;
+    c.rms = p.fused.norm == NormKind::Rms;
+    c.statistics = statistics && p.n % statisticsWidth(c) == 0;
+    return c.statistics == statistics;
+  };
+  statistics = std::visit(complete, model) && statistics;
+  std::vector<TmaTile> tiles;
+  for (TmaTile &tile : tmaTiles(p))
+    if (std::visit(complete, tile))
+      tiles.push_back(tile);
+  auto cost = [&](const TmaTile &tile) {
+    return std::visit([&](const auto &c) { return tmaProductCost(c, p); }, tile);
+  };
+  return cheapest(model, std::move(tiles), cost, p.batchInvariant);
 }
 
 // A warpgroup sums up k-tile after k-tile by wgmma, whatever the tile; parts meet in the order of
 // their index. K-tiles that int8 weights become are made by twos, which K is divided by.
+static std::string sumOrder(llvm::StringRef what, int splitK, const LinearProblem &p) {
+  return inParts(what, splitK) + (isNarrow(p.y) ? ", gelu as fp16 needs it" : "");
+}
 std::string tmaSumOrder(const LinearTmaConfig &c, const LinearProblem &p) {
-  const bool int8 = c.w == Scalar::I8;
-  return inParts(int8 ? "wgmma.k16 of int8 weights" : "wgmma.k16", c.splitK) +
-         (isNarrow(p.y) ? ", gelu as fp16 needs it" : "");
+  return sumOrder("wgmma.k16", c.splitK, p);
+}
+std::string tmaSumOrder(const LinearTmaPersistentConfig &c, const LinearProblem &p) {
+  return sumOrder("wgmma.k16", c.splitK, p);
+}
+std::string tmaSumOrder(const LinearTmaInt8WeightsConfig &c, const LinearProblem &p) {
+  return sumOrder("wgmma.k16 of int8 weights", c.splitK, p);
 }
 
 std::string tmaRefusal(const LinearProblem &p) {

@@ -29,11 +29,12 @@ KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &c, const E
 namespace linear_tf32 {
 
 std::string slower(const LinearProblem &p) {
-  return bestTf32Config(p).wgmma ? "linear_tf32_wgmma costs less" : "";
+  return std::holds_alternative<LinearTf32Config>(bestTf32Tile(p)) ? ""
+                                                                   : "linear_tf32_wgmma costs less";
 }
 bool rivals(const LinearProblem &, llvm::StringRef leader) { return leader == "linear_tf32_wgmma"; }
 std::vector<LinearTf32Config> configs(const LinearProblem &p) {
-  return only(tf32Candidates(p), [](const auto &c) { return !c.wgmma; });
+  return only<LinearTf32Config>(tf32Candidates(p));
 }
 llvm::Error emit(LinearLaunch &l, const LinearTf32Config &c) {
   return l.launchTiles(linearTf32(l.name("linear_tf32"), c, l.call.epilogue), c);

@@ -11,7 +11,6 @@
 
 namespace gpt2c {
 
-/// Not with `wgmma`.
 KernelSource linearTf32(llvm::StringRef name, const LinearTf32Config &config,
                         const Epilogue &epilogue);
 

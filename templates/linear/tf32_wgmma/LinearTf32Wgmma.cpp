@@ -6,7 +6,7 @@
 
 namespace gpt2c {
 
-KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &c,
+KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32WgmmaConfig &c,
                              const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/tf32_wgmma/linear_tf32_wgmma.cuh",
                  "tile::linearTf32Wgmma");
@@ -24,7 +24,7 @@ KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &c,
   w.pass("dynamicShared");
   w.pass(writeEpilogue(w, epilogue));
   w.checkSizes("LinearTf32Wgmma");
-  return w.finish(2 * c.bm + 128, tf32SharedBytes(c), c.blocks);
+  return w.finish(2 * c.bm + 128, tf32SharedBytes(c), 1);
 }
 
 namespace linear_tf32_wgmma {
@@ -33,13 +33,14 @@ std::string refusal(const LinearProblem &p) {
   return p.rows <= 32 ? "up to 32 rows" : tf32Refusal(p);
 }
 std::string slower(const LinearProblem &p) {
-  return bestTf32Config(p).wgmma ? "" : "linear_tf32 costs less";
+  return std::holds_alternative<LinearTf32WgmmaConfig>(bestTf32Tile(p)) ? ""
+                                                                        : "linear_tf32 costs less";
 }
 bool rivals(const LinearProblem &, llvm::StringRef leader) { return leader == "linear_tf32"; }
-std::vector<LinearTf32Config> configs(const LinearProblem &p) {
-  return only(tf32Candidates(p), [](const auto &c) { return c.wgmma; });
+std::vector<LinearTf32WgmmaConfig> configs(const LinearProblem &p) {
+  return only<LinearTf32WgmmaConfig>(tf32Candidates(p));
 }
-llvm::Error emit(LinearLaunch &l, const LinearTf32Config &c) {
+llvm::Error emit(LinearLaunch &l, const LinearTf32WgmmaConfig &c) {
   l.addMaps(c.bm, c.bn, 2 * l.p.k, 2 * l.p.k);
   return l.launch(linearTf32Wgmma(l.name("linear_tf32_wgmma"), c, l.call.epilogue), c);
 }
@@ -47,7 +48,7 @@ llvm::Error emit(LinearLaunch &l, const LinearTf32Config &c) {
 
 const LinearKernel &linearTf32WgmmaKernel() {
   using namespace linear_tf32_wgmma;
-  static const LinearKernelOf<LinearTf32Config> kernel({
+  static const LinearKernelOf<LinearTf32WgmmaConfig> kernel({
       .name = "linear_tf32_wgmma",
       .summary = "more than 32 rows in fp32 on Hopper, three products of TF32 by wgmma",
       .needs = wgmmaTiles,
@@ -56,7 +57,7 @@ const LinearKernel &linearTf32WgmmaKernel() {
       .slower = slower,
       .rivals = rivals,
       .configs = configs,
-      .cost = [](const LinearTf32Config &c, const LinearProblem &p) { return tf32Cost(c, p); },
+      .cost = [](const LinearTf32WgmmaConfig &c, const LinearProblem &p) { return tf32Cost(c, p); },
       .emit = emit,
   });
   return kernel;

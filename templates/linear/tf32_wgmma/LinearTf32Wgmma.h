@@ -11,8 +11,7 @@
 
 namespace gpt2c {
 
-/// With `wgmma`.
-KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32Config &config,
+KernelSource linearTf32Wgmma(llvm::StringRef name, const LinearTf32WgmmaConfig &config,
                              const Epilogue &epilogue);
 
 } // namespace gpt2c

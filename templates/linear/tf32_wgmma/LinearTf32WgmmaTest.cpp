@@ -9,7 +9,8 @@ namespace gpt2c::kernels {
 namespace linear_tf32_wgmma_test {
 
 void tf32(Suite &suite, const std::string &group, const std::string &label,
-          const LinearTf32Config &c, const Epilogue &epilogue, const std::vector<Shape> &shapes) {
+          const LinearTf32WgmmaConfig &c, const Epilogue &epilogue,
+          const std::vector<Shape> &shapes) {
   int id =
       suite.kernel(group, [&](llvm::StringRef name) { return linearTf32Wgmma(name, c, epilogue); });
   for (Shape s : shapes)
@@ -26,23 +27,22 @@ void tf32(Suite &suite, const std::string &group, const std::string &label,
 void addCases(Suite &suite) {
   const Scalar f32 = Scalar::F32;
   const std::vector<Shape> shapes = tf32Shapes();
-  tf32(suite, "linear_tf32 wgmma", "128x96 bias+gelu_tanh", {f32, 128, 96, 0, 0, 5, 1, 1, true},
+  tf32(suite, "linear_tf32 wgmma", "128x96 bias+gelu_tanh", {f32, 128, 96, 5, 1},
        biasGelu(f32, EpilogueStage::GeluTanh), shapes);
-  tf32(suite, "linear_tf32 wgmma", "128x72 bias", {f32, 128, 72, 0, 0, 2, 1, 1, true}, bias(f32),
-       shapes);
-  tf32(suite, "linear_tf32 wgmma", "64x64 split 2 bias+residual",
-       {f32, 64, 64, 0, 0, 6, 2, 1, true}, biasResidual(f32, f32), shapes);
-  tf32(suite, "linear_tf32 wgmma", "128x96 gate", {f32, 128, 96, 0, 0, 5, 1, 1, true},
-       gate(EpilogueStage::Silu), {{1, 4, 4}, {65, 132, 72}, {300, 768, 768}});
-  tf32(suite, "linear_tf32 wgmma", "64x64 split 2 gate", {f32, 64, 64, 0, 0, 6, 2, 1, true},
+  tf32(suite, "linear_tf32 wgmma", "128x72 bias", {f32, 128, 72, 2, 1}, bias(f32), shapes);
+  tf32(suite, "linear_tf32 wgmma", "64x64 split 2 bias+residual", {f32, 64, 64, 6, 2},
+       biasResidual(f32, f32), shapes);
+  tf32(suite, "linear_tf32 wgmma", "128x96 gate", {f32, 128, 96, 5, 1}, gate(EpilogueStage::Silu),
+       {{1, 4, 4}, {65, 132, 72}, {300, 768, 768}});
+  tf32(suite, "linear_tf32 wgmma", "64x64 split 2 gate", {f32, 64, 64, 6, 2},
        gate(EpilogueStage::Silu), {{65, 132, 72}, {300, 768, 768}});
-  tf32(suite, "linear_tf32 wgmma", "128x96 rotate", {f32, 128, 96, 0, 0, 5, 1, 1, true},
+  tf32(suite, "linear_tf32 wgmma", "128x96 rotate", {f32, 128, 96, 5, 1},
        rotate(f32, 80, 20, 3, EpilogueRotation::OfFirst), {{65, 132, 72}, {300, 768, 768}});
-  tf32(suite, "linear_tf32 wgmma", "128x48 split 3 all", {f32, 128, 48, 0, 0, 3, 3, 1, true},
-       everything(f32), shapes);
+  tf32(suite, "linear_tf32 wgmma", "128x48 split 3 all", {f32, 128, 48, 3, 3}, everything(f32),
+       shapes);
 }
 
-void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTf32Config &c) {
+void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTf32WgmmaConfig &c) {
   tf32(suite, of.group("linear_tf32") + " wgmma", of.label, c, of.epilogue(),
        {{of.rows, 301, of.k}});
 }

@@ -35,15 +35,16 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epi
 namespace linear_tma {
 
 std::string slower(const LinearProblem &p) {
-  return bestTmaConfig(p, p.fused.normParts, p.fused.statistics).persistent
-             ? "linear_tma_persistent costs less"
-             : "";
+  return std::holds_alternative<LinearTmaConfig>(
+             bestTmaTile(p, p.fused.normParts, p.fused.statistics))
+             ? ""
+             : "linear_tma_persistent costs less";
 }
 bool rivals(const LinearProblem &p, llvm::StringRef leader) {
   return leader == "linear_tma_persistent" || (leader == "linear_rows" && p.rows > 16);
 }
 std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
-  auto list = only(tmaCandidates(p), [](const auto &c) { return !c.persistent; });
+  auto list = only<LinearTmaConfig>(tmaCandidates(p));
   if (p.rows <= 32 && !p.batchInvariant && !areRowsForTiles(p))
     list.resize(std::min<size_t>(list.size(), 3));
   return list;
@@ -73,7 +74,7 @@ const LinearKernel &linearTmaKernel() {
       .slower = slower,
       .rivals = rivals,
       .configs = configs,
-      .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
+      .cost = tmaProductCost,
       .emit = emit,
       .sumOrder = tmaSumOrder,
       .statisticsWidth = widthOfLeft,

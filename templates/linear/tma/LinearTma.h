@@ -11,7 +11,6 @@
 
 namespace gpt2c {
 
-/// Not `persistent`, not of int8 weights.
 KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &config,
                        const Epilogue &epilogue);
 

@@ -8,7 +8,7 @@
 
 namespace gpt2c {
 
-KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &c,
+KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaInt8WeightsConfig &c,
                                   const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/tma_int8_weights/linear_tma_int8_weights.cuh",
                  "tile::linearTmaInt8Weights");
@@ -54,16 +54,15 @@ namespace linear_tma_int8_weights {
 
 /// The same tile for int8 weights, whose rings share the shared memory that there is. None: there
 /// is not enough of that, or of registers.
-std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
-  const int raw = divideCeilSigned(divideCeilSigned(c.k, 128), c.splitK);
+std::optional<LinearTmaInt8WeightsConfig> withInt8Weights(const LinearTmaConfig &tile) {
+  const int raw = divideCeilSigned(divideCeilSigned(tile.k, 128), tile.splitK);
   const unsigned beside = 4096 + raw * 256; // barriers and columns, and gains
   const unsigned whole = wholeShared - beside, half = halfShared - beside;
-  const bool small = tmaSharedBytes(c) <= half;
-  if (c.persistent || c.splitK > raw || c.bn > (c.bm == 64 ? 144 : 96))
+  const bool small = tmaSharedBytes(tile) <= half;
+  if (tile.splitK > raw || tile.bn > (tile.bm == 64 ? 144 : 96))
     return std::nullopt;
-  c.w = Scalar::I8;
-  c.blocks = 1;
-  c.rasterAlongN = false;
+  LinearTmaInt8WeightsConfig c{.bm = tile.bm, .bn = tile.bn, .splitK = tile.splitK};
+  c.xRows = tile.xRows;
   // Even, so that a stage that is used again belongs to one of the two warpgroups that convert;
   // each of these holds one, so two more are on their way.
   const int most = small ? 4 : 6;
@@ -78,32 +77,32 @@ std::optional<LinearTmaConfig> withInt8Weights(LinearTmaConfig c) {
 
 /// The cheapest first. Statistics are of parts of rows that divide them: where no tile's do, nobody
 /// leaves any and the norm is a launch.
-std::vector<LinearTmaConfig> tilesThat(const LinearProblem &p, bool statistics) {
-  std::vector<LinearTmaConfig> list;
-  for (LinearTmaConfig c : tmaConfigs(p)) {
-    c.y = p.y;
-    c.n = p.n;
-    c.k = p.k;
-    c.p = p.fused.gain;
-    c.normParts = p.fused.normParts;
-    c.normWidth = p.fused.normWidth;
-    c.rms = p.fused.norm == NormKind::Rms;
-    c.statistics = statistics;
-    if (!c.statistics || p.n % statisticsWidth(c) == 0)
-      if (auto int8 = withInt8Weights(c); int8 && llvm::none_of(list, [&](const auto &other) {
-                                            return nameOf(other) == nameOf(*int8);
-                                          }))
-        list.push_back(*int8);
+std::vector<LinearTmaInt8WeightsConfig> tilesThat(const LinearProblem &p, bool statistics) {
+  std::vector<LinearTmaInt8WeightsConfig> list;
+  for (const LinearTmaConfig &tile : only<LinearTmaConfig>(tmaTiles(p))) {
+    auto c = withInt8Weights(tile);
+    if (!c || (statistics && p.n % statisticsWidth(*c) != 0))
+      continue;
+    c->y = p.y;
+    c->n = int(p.n);
+    c->k = int(p.k);
+    c->p = p.fused.gain;
+    c->normParts = p.fused.normParts;
+    c->normWidth = p.fused.normWidth;
+    c->rms = p.fused.norm == NormKind::Rms;
+    c->statistics = statistics;
+    if (llvm::none_of(list, [&](const auto &other) { return nameOf(other) == nameOf(*c); }))
+      list.push_back(*c);
   }
-  llvm::stable_sort(list, [&](const LinearTmaConfig &a, const LinearTmaConfig &b) {
-    return tmaCost(a, p) < tmaCost(b, p);
+  llvm::stable_sort(list, [&](const auto &a, const auto &b) {
+    return tmaProductCost(a, p) < tmaProductCost(b, p);
   });
   if (!p.batchInvariant)
     list.resize(std::min<size_t>(list.size(), 8));
   return list;
 }
 
-std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
+std::vector<LinearTmaInt8WeightsConfig> configs(const LinearProblem &p) {
   auto list = tilesThat(p, p.fused.statistics);
   return list.empty() ? tilesThat(p, false) : list;
 }
@@ -120,7 +119,7 @@ std::string slower(const LinearProblem &p) {
          : p.rows > 512                        ? "more than 512 rows: weights become halves first"
                                                : "";
 }
-llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
+llvm::Error emit(LinearLaunch &l, const LinearTmaInt8WeightsConfig &c) {
   if (llvm::Error e = l.addNormSums())
     return e;
   l.halveActivations();
@@ -133,7 +132,7 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
 
 const LinearKernel &linearTmaInt8WeightsKernel() {
   using namespace linear_tma_int8_weights;
-  static const LinearKernelOf<LinearTmaConfig> kernel({
+  static const LinearKernelOf<LinearTmaInt8WeightsConfig> kernel({
       .name = "linear_tma_int8_weights",
       .summary = "17 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "
                  "shared memory",
@@ -144,7 +143,7 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
       .refusal = refusal,
       .slower = slower,
       .configs = configs,
-      .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
+      .cost = tmaProductCost,
       .emit = emit,
       .sumOrder = tmaSumOrder,
       .statisticsWidth = widthOfLeft,

@@ -11,8 +11,7 @@
 
 namespace gpt2c {
 
-/// w is I8, with rawStages.
-KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaConfig &config,
+KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaInt8WeightsConfig &config,
                                   const Epilogue &epilogue);
 
 } // namespace gpt2c

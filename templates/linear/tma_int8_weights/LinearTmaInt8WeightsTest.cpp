@@ -9,7 +9,8 @@ namespace gpt2c::kernels {
 
 namespace linear_tma_int8_weights_test {
 
-void addCandidate(Suite &suite, const LinearCandidateCase &of, const LinearTmaConfig &c) {
+void addCandidate(Suite &suite, const LinearCandidateCase &of,
+                  const LinearTmaInt8WeightsConfig &c) {
   tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label, c, of.epilogue(),
       {tmaShape(of, c)});
   if (c.bm != 64 || c.normParts > 0 || c.statistics)

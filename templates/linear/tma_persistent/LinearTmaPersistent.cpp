@@ -6,14 +6,14 @@
 
 namespace gpt2c {
 
-bool takesResidualByMap(const LinearTmaConfig &c, const Epilogue &epilogue) {
+bool takesResidualByMap(const LinearTmaPersistentConfig &c, const Epilogue &epilogue) {
   auto isBias = [](const EpilogueStage &stage) { return stage.kind == EpilogueStage::AddBias; };
   return storesLines(c) && hasLineColumns(c) && c.normParts == 0 && !epilogue.empty() &&
          epilogue.back().kind == EpilogueStage::AddMatrix && epilogue.back().operand == c.y &&
          llvm::all_of(llvm::drop_end(epilogue), isBias);
 }
 
-KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
+KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaPersistentConfig &c,
                                  const Epilogue &epilogue) {
   const bool residual = takesResidualByMap(c, epilogue);
   KernelWriter w(name, "templates/linear/tma_persistent/linear_tma_persistent.cuh",
@@ -47,15 +47,16 @@ KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &c,
 namespace linear_tma_persistent {
 
 std::string slower(const LinearProblem &p) {
-  return bestTmaConfig(p, p.fused.normParts, p.fused.statistics).persistent
+  return std::holds_alternative<LinearTmaPersistentConfig>(
+             bestTmaTile(p, p.fused.normParts, p.fused.statistics))
              ? ""
              : "linear_tma costs less";
 }
 bool rivals(const LinearProblem &, llvm::StringRef leader) { return leader == "linear_tma"; }
-std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
-  return only(tmaCandidates(p), [](const auto &c) { return c.persistent; });
+std::vector<LinearTmaPersistentConfig> configs(const LinearProblem &p) {
+  return only<LinearTmaPersistentConfig>(tmaCandidates(p));
 }
-llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
+llvm::Error emit(LinearLaunch &l, const LinearTmaPersistentConfig &c) {
   if (llvm::Error e = l.addNormStatistics())
     return e;
   l.halveActivations();
@@ -75,7 +76,7 @@ llvm::Error emit(LinearLaunch &l, const LinearTmaConfig &c) {
 
 const LinearKernel &linearTmaPersistentKernel() {
   using namespace linear_tma_persistent;
-  static const LinearKernelOf<LinearTmaConfig> kernel({
+  static const LinearKernelOf<LinearTmaPersistentConfig> kernel({
       .name = "linear_tma_persistent",
       .summary =
           "thousands of rows in fp16 or bf16 on Hopper: blocks take tile after tile and hide "
@@ -88,7 +89,7 @@ const LinearKernel &linearTmaPersistentKernel() {
       .slower = slower,
       .rivals = rivals,
       .configs = configs,
-      .cost = [](const LinearTmaConfig &c, const LinearProblem &p) { return tmaCost(c, p); },
+      .cost = tmaProductCost,
       .emit = emit,
       .sumOrder = tmaSumOrder,
       .statisticsWidth = widthOfLeft,

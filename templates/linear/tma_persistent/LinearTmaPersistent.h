@@ -13,9 +13,8 @@
 namespace gpt2c {
 
 /// Whether a residual comes by a tensor map: it is all that is added behind a bias.
-bool takesResidualByMap(const LinearTmaConfig &config, const Epilogue &epilogue);
-/// `persistent` alone.
-KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaConfig &config,
+bool takesResidualByMap(const LinearTmaPersistentConfig &config, const Epilogue &epilogue);
+KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaPersistentConfig &config,
                                  const Epilogue &epilogue);
 
 } // namespace gpt2c

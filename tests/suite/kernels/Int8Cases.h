@@ -7,6 +7,9 @@
 
 #include "templates/linear/parts/Int8TmaTiles.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <set>
 #include <type_traits>
 
 namespace gpt2c::kernels {
@@ -48,7 +51,7 @@ inline std::vector<Shape> wholeGroups() {
 
 /// A product of int8 rows and weights in tiles. `maps`: the kernel reads them by tensor maps.
 template <typename Config> struct Int8Tiles {
-  static constexpr bool maps = std::is_same_v<Config, LinearInt8TmaConfig>;
+  static constexpr bool maps = std::is_constructible_v<Int8TmaTile, Config>;
   int id;
   Config c;
 
@@ -230,17 +233,61 @@ void int8Product(Suite &suite, const std::string &group, MakeKernel<Config> make
     plainInt8(suite, group, make, label, c, epilogue, shapes);
 }
 
+template <typename Config> std::string tileOf(const Config &c) {
+  return std::to_string(c.bm) + "x" + std::to_string(c.bn);
+}
+
 /// The same for the kernels by tensor maps: a kernel for each shape, and a module for each tile,
 /// since they compile in parallel.
-void int8Tma(Suite &suite, MakeKernel<LinearInt8TmaConfig> make, const std::string &kernel,
-             const std::string &label, LinearInt8TmaConfig c, const Epilogue &epilogue,
-             const std::vector<Shape> &shapes);
+template <typename Config>
+void int8Tma(Suite &suite, MakeKernel<Config> make, const std::string &kernel,
+             const std::string &label, Config c, const Epilogue &epilogue,
+             const std::vector<Shape> &shapes) {
+  for (Shape s : shapes) {
+    c.n = s.n;
+    c.k = s.k;
+    int8Product(suite, kernel + "_" + tileOf(c), make, label, c, epilogue, {s});
+  }
+}
 /// A result quantised by a scale that is given.
-void int8TmaByScale(Suite &suite, MakeKernel<LinearInt8TmaConfig> make, const std::string &kernel,
-                    const std::string &label, LinearInt8TmaConfig c, const Epilogue &epilogue,
-                    Given given, const std::vector<Shape> &shapes);
-/// All that the compiler or the tuner takes of one of them for a product of GPT-2 124M or 1.5B.
-void int8TmaCandidateCases(Suite &suite, MakeKernel<LinearInt8TmaConfig> make,
-                           const std::string &kernel);
+template <typename Config>
+void int8TmaByScale(Suite &suite, MakeKernel<Config> make, const std::string &kernel,
+                    const std::string &label, Config c, const Epilogue &epilogue, Given given,
+                    const std::vector<Shape> &shapes) {
+  c.y = Scalar::I8;
+  for (Shape s : shapes) {
+    c.n = s.n;
+    c.k = s.k;
+    givenProduct(suite, kernel + "_" + tileOf(c), make, label, c, epilogue, given, {s});
+  }
+}
+
+/// Calls `add` with products of GPT-2 124M and 1.5B.
+void forInt8Products(llvm::function_ref<void(const LinearProblem &)> add);
+/// All that the compiler or the tuner takes of one of them for such a product.
+template <typename Config>
+void int8TmaCandidateCases(Suite &suite, MakeKernel<Config> make, const std::string &kernel) {
+  const Epilogue gelu =
+      scaledColumns({{EpilogueStage::AddBias, Scalar::F16}, {EpilogueStage::GeluTanh}});
+  std::set<std::string> done;
+  forInt8Products([&](const LinearProblem &p) {
+    const bool quantised = p.int8.yGroup > 0;
+    const int k = int(p.k);
+    for (Config c : only<Config>(int8TmaCandidates(p))) {
+      if constexpr (requires { c.parts; })
+        c.parts = std::min(c.parts, 2); // no matter of the kernel
+      const std::string label = "candidate " + nameOf(c) + " x in " + std::to_string(p.int8.group) +
+                                " y in " + std::to_string(p.int8.yGroup);
+      const bool whole = !std::is_same_v<Config, LinearInt8TmaConfig> || c.residual;
+      if (done.insert(label + std::to_string(k)).second)
+        int8Tma(suite, make, kernel, label, c, quantised ? gelu : scaledResidual(),
+                {{150,
+                  whole       ? int(p.n)
+                  : quantised ? 384
+                              : 301,
+                  k}});
+    }
+  });
+}
 
 } // namespace gpt2c::kernels

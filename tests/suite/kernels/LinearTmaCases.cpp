@@ -1,7 +1,5 @@
 #include "LinearTmaCases.h"
 
-#include "templates/linear/tma_persistent/LinearTmaPersistent.h"
-
 #include <algorithm>
 
 namespace gpt2c::kernels {
@@ -25,19 +23,17 @@ struct FoldedNorm {
 };
 
 /// Puts x far from zero, and makes p.want that of its norm.
-FoldedNorm foldNorm(Run &run, Problem &p, const LinearTmaConfig &c, const Tensor &gain,
-                    const Epilogue &epilogue) {
+FoldedNorm foldNorm(Run &run, Problem &p, const TmaCase &c, const Tensor &gain) {
   const Shape s = p.shape;
-  const bool int8 = c.w == Scalar::I8;
-  const Scalar type = int8 ? Scalar::F16 : c.w;
+  const bool int8 = c.hasInt8Weights();
   FoldedNorm folded{{}, std::vector<double>(s.n), std::vector<double>(s.n)};
   const double offset = 50;
   std::vector<double> rows = run.normal((size_t)s.m * s.k), normed = rows;
   for (int i = 0; i < s.m; ++i)
     for (int k = 0; k < s.k; ++k)
       rows[(size_t)i * s.k + k] =
-          rounded((i % 3 - 1) * offset + (k % 7 + 1) * rows[(size_t)i * s.k + k], type);
-  p.x = run.input(rows, type);
+          rounded((i % 3 - 1) * offset + (k % 7 + 1) * rows[(size_t)i * s.k + k], c.x);
+  p.x = run.input(rows, c.x);
   folded.statistics = statisticsOf(rows, s.m, s.k, c.normWidth);
   for (int i = 0; i < s.m; ++i)
     normalise({&rows[(size_t)i * s.k], (size_t)s.k}, {&normed[(size_t)i * s.k], (size_t)s.k},
@@ -71,66 +67,51 @@ FoldedNorm foldNorm(Run &run, Problem &p, const LinearTmaConfig &c, const Tensor
       p.extra[(size_t)i * s.n + j] = magnitude * 2e-6;
     }
   p.shape.k += 1;
-  p.compute(x, w, epilogue, c.y);
+  p.compute(x, w, c.epilogue, c.y);
   p.shape.k -= 1;
   return folded;
 }
 } // namespace
 
-void tma(Suite &suite, MakeKernel<LinearTmaConfig> make, const std::string &kernel,
-         const std::string &label, LinearTmaConfig c, const Epilogue &epilogue,
-         const std::vector<Shape> &shapes) {
-  const std::string group = kernel + " " + label;
-  for (Shape s : shapes) {
-    if ((s.k + 63) / 64 < c.splitK)
-      continue;
-    c.n = s.n;
-    c.k = s.k;
-    if (c.normParts > 0)
-      c.normWidth = s.k / c.normParts;
-    int id = suite.kernel(group, [&](llvm::StringRef name) { return make(name, c, epilogue); });
-    suite.test(
-        {group + "/" + text(s), work(s)},
-        [=](Run &run) {
-          const bool int8 = c.w == Scalar::I8;
-          Problem p(run, s, int8 ? Scalar::F16 : c.w, c.w, c.y, epilogue);
-          Tensor gain = run.input(int8 ? run.normal(s.k) : std::vector<double>(2), c.p);
-          FoldedNorm folded;
-          if (c.normParts > 0)
-            folded = foldNorm(run, p, c, gain, epilogue);
-          Tensor xStatistics = run.input(folded.statistics, Scalar::F32),
-                 rowSums = run.input(folded.sums, Scalar::F32),
-                 shiftSums = run.input(folded.shifts, Scalar::F32);
-          const int width = statisticsWidth(c);
-          Tensor yStatistics =
-              run.output(size_t(2) * s.m * divideCeilSigned(s.n, width), Scalar::F32);
-          Arguments arguments = p.mapped(xRowsOf(c), c.bn, s.k, int8 ? s.k / 2 : s.k);
-          if (takesResidualByMap(c, epilogue))
-            p.mapLast(arguments, "residualMap", c.bm);
-          if (c.persistent)
-            arguments.set("backwards", s.m % 2);
-          if (c.normParts > 0)
-            arguments.set("xStatistics", &xStatistics).set("epsilon", epsilon);
-          if (c.normParts > 0 && !c.rms)
-            arguments.set("rowSums", &rowSums);
-          if (c.normParts > 0 && int8)
-            arguments.set("gain", &gain);
-          if (c.normParts > 0 && int8 && !c.rms)
-            arguments.set("shiftSums", &shiftSums);
-          if (c.statistics)
-            arguments.set("yStatistics", &yStatistics);
-          check(run, id, p, gridOfRounds(c, s), arguments, c.y);
-          if (c.statistics)
-            run.expectNear(yStatistics, statisticsOf(p.want, s.m, s.n, width), 1e-3,
-                           std::vector<double>((size_t)s.m * 2 * (s.n / width), 1e-4));
-        },
-        true);
-  }
-}
-
-Shape tmaShape(const LinearCandidateCase &of, const LinearTmaConfig &c) {
-  const bool filled = c.statistics || c.bn == 192 || c.normParts > 0;
-  return {of.rows, filled ? 2 * c.bn : 301, of.k};
+void tma(Suite &suite, const TmaCase &of) {
+  const int id = suite.kernel(of.group, of.make);
+  suite.test(
+      {of.group + "/" + text(of.shape), work(of.shape)},
+      [=](Run &run) {
+        const Shape s = of.shape;
+        const bool int8 = of.hasInt8Weights();
+        Problem p(run, s, of.x, of.w, of.y, of.epilogue);
+        Tensor gain = run.input(int8 ? run.normal(s.k) : std::vector<double>(2), of.gain);
+        FoldedNorm folded;
+        if (of.normParts > 0)
+          folded = foldNorm(run, p, of, gain);
+        Tensor xStatistics = run.input(folded.statistics, Scalar::F32),
+               rowSums = run.input(folded.sums, Scalar::F32),
+               shiftSums = run.input(folded.shifts, Scalar::F32);
+        const int width = of.statisticsWidth;
+        Tensor yStatistics =
+            run.output(size_t(2) * s.m * divideCeilSigned(s.n, width), Scalar::F32);
+        Arguments arguments = p.mapped(of.rowsOfX, of.bn, s.k, int8 ? s.k / 2 : s.k);
+        if (of.residualByMap)
+          p.mapLast(arguments, "residualMap", of.bm);
+        if (of.backwards)
+          arguments.set("backwards", s.m % 2);
+        if (of.normParts > 0)
+          arguments.set("xStatistics", &xStatistics).set("epsilon", epsilon);
+        if (of.normParts > 0 && !of.rms)
+          arguments.set("rowSums", &rowSums);
+        if (of.normParts > 0 && int8)
+          arguments.set("gain", &gain);
+        if (of.normParts > 0 && int8 && !of.rms)
+          arguments.set("shiftSums", &shiftSums);
+        if (of.statistics)
+          arguments.set("yStatistics", &yStatistics);
+        check(run, id, p, of.grid, arguments, of.y);
+        if (of.statistics)
+          run.expectNear(yStatistics, statisticsOf(p.want, s.m, s.n, width), 1e-3,
+                         std::vector<double>((size_t)s.m * 2 * (s.n / width), 1e-4));
+      },
+      true);
 }
 
 } // namespace gpt2c::kernels

@@ -94,7 +94,7 @@ TEST(Candidates, BeginWithTheModelAndHoldNoneTwice) {
   const LinearProblem tma(sized(f16, 512, 768, 3072), {.statistics = true});
   expectList(tma, "linear_tma");
   for (const LinearCandidate &c : linearCandidates(tma))
-    EXPECT_EQ(768 % statisticsWidth(*c.get<LinearTmaConfig>()), 0) << c.name;
+    EXPECT_EQ(768 % c.kernel->statisticsWidth(c.config), 0) << c.name;
   expectList(sized(f16, 4096, 2304, 768), "linear_tma_persistent");
   LinearProblem int8(sized(i8, 512, 3072, 768));
   int8.int8.yGroup = 128;
@@ -214,7 +214,8 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   int8.rows = 128;
   EXPECT_EQ(kernelsOf(int8), (Kernels{"linear_tma_int8_weights"}));
   for (const LinearCandidate &c : linearCandidates(int8))
-    EXPECT_LE(tmaSharedBytes(*c.get<LinearTmaConfig>()), int8.target.sharedBytes) << c.name;
+    EXPECT_LE(tmaSharedBytes(*c.get<LinearTmaInt8WeightsConfig>()), int8.target.sharedBytes)
+        << c.name;
   int8.k = 65536; // more gains than there is room for: halves are made in front of the product
   EXPECT_FALSE(computes(int8));
   LinearShape vocabulary{Scalar::F16, Scalar::F16, Scalar::F32, 50257, 768, 128};
@@ -256,7 +257,7 @@ TEST(LinearCandidates, RingsThatInt8WeightsBecomeHalvesIn) {
         s.n = n;
         s.k = k;
         for (const LinearCandidate &candidate : linearCandidates(s))
-          if (auto *c = candidate.get<LinearTmaConfig>(); c && c->rawStages > 0) {
+          if (auto *c = candidate.get<LinearTmaInt8WeightsConfig>()) {
             const int64_t kTiles = ((k + 127) / 128 + c->splitK - 1) / c->splitK * 2;
             EXPECT_GE(c->stages, std::min<int64_t>(3, kTiles)) << candidate.name << " k=" << k;
             EXPECT_TRUE(c->rawStages % 2 == 0 || c->rawStages * 2 == kTiles) << candidate.name;
@@ -320,8 +321,8 @@ TEST(LinearCandidates, ThereIsOneForEverySize) {
           ASSERT_FALSE(list.empty()) << text;
           ASSERT_EQ(list.front().kernel, leader) << text;
           for (const LinearCandidate &c : list)
-            if (auto *tma = c.get<LinearTmaConfig>(); tma && tma->statistics) {
-              ASSERT_EQ(n % statisticsWidth(*tma), 0) << c.name << " n=" << n;
+            if (const int width = c.kernel->statisticsWidth(c.config)) {
+              ASSERT_EQ(n % width, 0) << c.name << " n=" << n;
             }
         }
   EXPECT_GT(taken, 10000u);
@@ -333,7 +334,7 @@ TEST(LinearCandidates, WhereNoTileDividesTheColumnsNobodyLeavesStatistics) {
     s.target = hopper();
     const auto list = linearCandidates({s, {.statistics = true}});
     ASSERT_FALSE(list.empty()) << width;
-    EXPECT_FALSE(list.front().get<LinearTmaConfig>()->statistics) << width;
+    EXPECT_FALSE(list.front().get<LinearTmaInt8WeightsConfig>()->statistics) << width;
   }
 }
 

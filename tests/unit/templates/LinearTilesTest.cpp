@@ -12,15 +12,23 @@ LinearShape halfShape(int64_t rows, int64_t n, int64_t k) {
   s.target = Target::of({"sm_90a"});
   return s;
 }
-std::vector<LinearTmaConfig> tmaConfigs(int64_t rows, int64_t n, int64_t k) {
-  return tmaConfigs(halfShape(rows, n, k));
+std::vector<TmaTile> tmaTiles(int64_t rows, int64_t n, int64_t k) {
+  return tmaTiles(halfShape(rows, n, k));
 }
+TmaTile bestTmaTile(int64_t rows, int64_t n, int64_t k, int normParts = 0,
+                    bool statistics = false) {
+  return bestTmaTile(halfShape(rows, n, k), normParts, statistics);
+}
+/// That, which is of linear_tma.
 LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts = 0,
                               bool statistics = false) {
-  return bestTmaConfig(halfShape(rows, n, k), normParts, statistics);
+  return std::get<LinearTmaConfig>(bestTmaTile(rows, n, k, normParts, statistics));
 }
-double tmaCost(const LinearTmaConfig &c, int64_t rows, int64_t n, int64_t k) {
-  return tmaCost(c, halfShape(rows, n, k));
+LinearTmaPersistentConfig bestPersistent(int64_t rows, int64_t n, int64_t k) {
+  return std::get<LinearTmaPersistentConfig>(bestTmaTile(rows, n, k));
+}
+bool isPersistent(const TmaTile &tile) {
+  return std::holds_alternative<LinearTmaPersistentConfig>(tile);
 }
 
 constexpr int64_t kRows[] = {1, 17, 64, 65, 128, 512, 1000, 4096, 16384};
@@ -38,42 +46,45 @@ void forEachSize(auto &&body) {
 
 TEST(LinearTiles, ConfigurationsAreTheKernels) {
   forEachSize([](int64_t rows, int64_t n, int64_t k) {
-    const auto list = tmaConfigs(rows, n, k);
+    const auto list = tmaTiles(rows, n, k);
     ASSERT_FALSE(list.empty());
-    for (const LinearTmaConfig &c : list) {
-      EXPECT_LE(tmaSharedBytes(c) * c.blocks, 227u * 1024);
-      EXPECT_GE(c.stages, 2);
-      EXPECT_EQ(c.bn % (c.bn == 200 ? 8 : 16), 0);
-      EXPECT_LE(c.splitK, (k + 63) / 64) << "a part of K is empty";
-      EXPECT_EQ(c.bn / 8 % c.splitK, 0) << "columns do not divide among the parts";
-      EXPECT_LE(c.splitK, 8) << "more than a portable cluster";
-      EXPECT_TRUE(!c.persistent || (c.bm == 128 && c.splitK == 1 &&
-                                    (c.bn <= 144 || (c.bn <= (c.cooperative ? 256 : 192) &&
-                                                     (n % c.bn == 0 || storesLines(c))))));
-      EXPECT_FALSE(c.persistent && c.rasterAlongN);
-      EXPECT_TRUE(c.persistent || !(c.cooperative || c.rasterGroup > 1));
-      EXPECT_GT(tmaCost(c, rows, n, k), 0);
-    }
+    for (const TmaTile &tile : list)
+      std::visit(
+          [&](const auto &c) {
+            EXPECT_LE(tmaSharedBytes(c) * c.blocks, 227u * 1024);
+            EXPECT_GE(c.stages, 2);
+            EXPECT_EQ(c.bn % (c.bn == 200 ? 8 : 16), 0);
+            EXPECT_LE(c.splitK, (k + 63) / 64) << "a part of K is empty";
+            EXPECT_EQ(c.bn / 8 % c.splitK, 0) << "columns do not divide among the parts";
+            EXPECT_LE(c.splitK, 8) << "more than a portable cluster";
+            EXPECT_GT(tmaCost(c, halfShape(rows, n, k)), 0);
+          },
+          tile);
+    for (const TmaTile &tile : list)
+      if (const auto *c = std::get_if<LinearTmaPersistentConfig>(&tile)) {
+        EXPECT_TRUE(c->bn <= 144 ||
+                    (c->bn <= (c->cooperative ? 256 : 192) && (n % c->bn == 0 || storesLines(*c))));
+      }
   });
 }
 
 TEST(LinearTiles, ManyTilesGoToPersistentBlocks) {
-  EXPECT_TRUE(bestTmaConfig(4096, 2304, 768).persistent);
-  EXPECT_TRUE(bestTmaConfig(16384, 3072, 768).persistent);
-  EXPECT_FALSE(bestTmaConfig(512, 2304, 768).persistent);
+  EXPECT_TRUE(isPersistent(bestTmaTile(4096, 2304, 768)));
+  EXPECT_TRUE(isPersistent(bestTmaTile(16384, 3072, 768)));
+  EXPECT_FALSE(isPersistent(bestTmaTile(512, 2304, 768)));
 }
 
 TEST(LinearTiles, LongSumsHaveWiderTilesThatFillWholeWaves) {
-  const LinearTmaConfig gated = bestTmaConfig(512, 16384, 2048); // 256 tiles for 132 SMs
+  const LinearTmaPersistentConfig gated = bestPersistent(512, 16384, 2048); // 256 tiles for 132 SMs
   EXPECT_EQ(gated.bn, 256);
   EXPECT_EQ(gated.rasterGroup, 16) << "L2 does not hold the weights";
   EXPECT_EQ(bestTmaConfig(512, 6400, 1600).bn, 200); // 128 tiles
-  EXPECT_EQ(bestTmaConfig(4096, 3072, 768).rasterGroup, 1);
+  EXPECT_EQ(bestPersistent(4096, 3072, 768).rasterGroup, 1);
 }
 
 TEST(LinearTiles, StatisticsOfLinesAreOf64ColumnsWhereTilesDoNotDivideThem) {
-  LinearTmaConfig c;
-  c.persistent = c.cooperative = true;
+  LinearTmaPersistentConfig c;
+  c.cooperative = true;
   c.bn = 256;
   c.n = 1600;
   EXPECT_EQ(statisticsWidth(c), 64);
@@ -101,10 +112,11 @@ TEST(LinearTiles, NarrowTilesOf128RowsHaveAMultiprocessorEach) {
 }
 
 TEST(LinearTiles, EveryTileHasARingOfHalfAMultiprocessorWhereThatHasRoom) {
-  const auto list = tmaConfigs(1024, 2304, 768);
+  const auto list = tmaTiles(1024, 2304, 768);
   auto rings = [&](int bm, int bn) {
-    return std::count_if(list.begin(), list.end(), [&](const LinearTmaConfig &c) {
-      return c.bm == bm && c.bn == bn && c.splitK == 1 && !c.persistent;
+    return std::count_if(list.begin(), list.end(), [&](const TmaTile &tile) {
+      const auto *c = std::get_if<LinearTmaConfig>(&tile);
+      return c && c->bm == bm && c->bn == bn && c->splitK == 1;
     });
   };
   EXPECT_EQ(rings(64, 144), 2);
