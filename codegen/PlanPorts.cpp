@@ -51,7 +51,7 @@ llvm::Error describeKv(const Module &module, CodegenOptions &options, plan::Plan
   plan->heads = *s[3].constant();
   plan->max_context = *s[4].constant();
   const int64_t row = *s[5].constant();
-  plan->head_dim = row - (kv->type.dtype == DType::I8 ? kvScaleBytes : 0);
+  plan->head_dim = row - kvScaleBytes(kv->type.dtype);
   plan->max_batch = options.maxBatch;
   plan->dtype = static_cast<plan::DType>(kv->type.dtype);
   plan->bytes_per_token = 2ull * plan->layers * plan->heads * row * byteSize(kv->type.dtype);

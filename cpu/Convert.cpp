@@ -1,5 +1,8 @@
 #include "cpu/Convert.h"
 
+#include "ir/ops/AppendAttention.h"
+#include "runtime/plan/KvLayout.h"
+
 #include <cstring>
 
 namespace gpt2c {
@@ -12,6 +15,14 @@ static_assert(int(DType::F32) == int(plan::DType::F32) &&
               int(DType::U8) == int(plan::DType::U8) && int(DType::I32) == int(plan::DType::I32) &&
               int(DType::I64) == int(plan::DType::I64) &&
               int(DType::Bool) == int(plan::DType::Bool));
+/// Whether rows of a KV state have the same bytes on both sides.
+static constexpr bool statesAgree() {
+  for (int t = 0; t <= int(DType::Bool); ++t)
+    if (kvScaleBytes(DType(t)) != rt::kvScaleBytes(plan::DType(t)))
+      return false;
+  return true;
+}
+static_assert(statesAgree());
 
 DType fromPlan(plan::DType t) { return static_cast<DType>(t); }
 plan::DType toPlan(DType t) { return static_cast<plan::DType>(t); }

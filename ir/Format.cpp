@@ -16,7 +16,7 @@ static int64_t shared(const FormatInfo &info, int64_t k, int64_t group) {
 int64_t rowBytes(OperandFormat f, int64_t k, int64_t group) {
   const FormatInfo &info = infoOf(f);
   const int64_t scales = info.scale == FormatInfo::None || k == 0 ? 0 : k / shared(info, k, group);
-  return k * info.bits / 8 + scales * byteSize(DType::F32);
+  return k * info.bits / 8 + scales * scaleBytes(f);
 }
 
 EncodedRow encodeRow(OperandFormat f, llvm::ArrayRef<float> row, int64_t group) {

@@ -5,6 +5,8 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <iterator>
+
 namespace gpt2c {
 
 enum class OperandFormat : uint8_t {
@@ -36,6 +38,17 @@ constexpr OperandFormat int8Format(int64_t group) {
   return group > 0 ? OperandFormat::I8Group : OperandFormat::I8Row;
 }
 
+/// The format of rows of a KV state in that type, of which each has a scale where it is integers.
+constexpr OperandFormat rowFormat(DType storage) {
+  for (size_t f = 0; f < std::size(formatInfos); ++f)
+    if (formatInfos[f].storage == storage && formatInfos[f].scale != FormatInfo::Group)
+      return OperandFormat(f);
+  return OperandFormat::F32;
+}
+/// Bytes of a scale; 0: there is none.
+constexpr int64_t scaleBytes(OperandFormat f) {
+  return infoOf(f).scale == FormatInfo::None ? 0 : byteSize(DType::F32);
+}
 /// Bytes of a row of k elements with its scales, of which each stands for `group` elements.
 int64_t rowBytes(OperandFormat f, int64_t k, int64_t group = 0);
 

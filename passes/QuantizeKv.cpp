@@ -45,7 +45,7 @@ llvm::Error quantizeKv(PassContext &ctx) {
                                             kv->type.shape[4].str() + " and " +
                                             kv->type.shape[5].str() + " (--max-context)");
     kv->type.dtype = DType::I8;
-    kv->type.shape[5] = *d + kvScaleBytes;
+    kv->type.shape[5] = *d + kvScaleBytes(kv->type.dtype);
     if (llvm::Error e = kv->function()->inferTypes())
       return e;
   }

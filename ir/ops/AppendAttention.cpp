@@ -28,8 +28,8 @@ llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
   using enum ops::AppendAttention::Result;
   if (c.rank(Kv) != 6 || c.rank(Qkv) != 3 || c.rank(Past) != 1)
     return c.error("expects kv[L, 2, slots, G, C, d], qkv[b, s, (H+2G)*d] and past[b]");
-  bool int8 = c.dtype(Kv) == DType::I8;
-  if ((!int8 && !isFloat(c.dtype(Kv))) || !isFloat(c.dtype(Qkv)) || !isInteger(c.dtype(Past)))
+  const int64_t scale = kvScaleBytes(c.dtype(Kv));
+  if ((!scale && !isFloat(c.dtype(Kv))) || !isFloat(c.dtype(Qkv)) || !isInteger(c.dtype(Past)))
     return c.error("expects kv of i8 or floating-point elements, floating-point qkv and an integer "
                    "past");
   auto layers = c.shape(Kv)[0].constant();
@@ -40,7 +40,7 @@ llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
     return c.error("a window is a number of keys");
   if (llvm::Error e = checkKeyHeads(c, heads, c.shape(Kv)[3]))
     return e;
-  Dim row = c.shape(Kv)[5], d = int8 ? row - Dim(kvScaleBytes) : row, width = Dim(heads) * d;
+  Dim row = c.shape(Kv)[5], d = row - Dim(scale), width = Dim(heads) * d;
   if (auto packed = c.unify(width + Dim(2) * c.shape(Kv)[3] * d, c.shape(Qkv)[2]); !packed)
     return packed.takeError();
   if (c.has(KeyMask) && (c.rank(KeyMask) != 2 || !isInteger(c.dtype(KeyMask))))
@@ -63,8 +63,8 @@ namespace {
 class HeadState {
 public:
   HeadState(Tensor &kv, int64_t layer, int64_t part, int64_t slot, int64_t head)
-      : dtype_(kv.dtype()), context_(kv.dim(4)),
-        d_(kv.dim(5) - (dtype_ == DType::I8 ? kvScaleBytes : 0)) {
+      : dtype_(kv.dtype()), context_(kv.dim(4)), scaleBytes_(kvScaleBytes(dtype_)),
+        d_(kv.dim(5) - scaleBytes_) {
     int64_t index = ((layer * 2 + part) * kv.dim(2) + slot) * kv.dim(3) + head;
     bytes_ = static_cast<char *>(kv.raw()) + index * context_ * kv.dim(5) * byteSize(dtype_);
   }
@@ -74,14 +74,14 @@ public:
     Tensor row(from.dtype(), {d_},
                static_cast<const char *>(from.raw()) + at * byteSize(from.dtype()), nullptr);
     char *to = bytes_ + position * d_ * byteSize(dtype_);
-    if (dtype_ != DType::I8) {
+    if (scaleBytes_ == 0) {
       std::memcpy(to, row.cast(dtype_).raw(), d_ * byteSize(dtype_));
       return;
     }
     float scale = 0;
     quantiseRows(row.cast(DTypeOf<T>::value).template data<T>(), 1, d_, 0,
                  reinterpret_cast<int8_t *>(to), &scale);
-    std::memcpy(bytes_ + context_ * d_ + position * kvScaleBytes, &scale, kvScaleBytes);
+    std::memcpy(bytes_ + context_ * d_ + position * scaleBytes_, &scale, sizeof(scale));
   }
 
   /// The first `count` rows as T, converted into `room` unless they are stored as T.
@@ -92,10 +92,10 @@ public:
     if (dtype_ == DType::F16) {
       for (int64_t i = 0; i < count * d_; ++i)
         room[i] = halfToFloat(reinterpret_cast<const uint16_t *>(bytes_)[i]);
-    } else if (dtype_ == DType::I8) {
+    } else if (scaleBytes_ > 0) {
       for (int64_t r = 0; r < count; ++r) {
         float scale = 0;
-        std::memcpy(&scale, bytes_ + context_ * d_ + r * kvScaleBytes, kvScaleBytes);
+        std::memcpy(&scale, bytes_ + context_ * d_ + r * scaleBytes_, sizeof(scale));
         for (int64_t i = r * d_; i < (r + 1) * d_; ++i)
           room[i] = T(static_cast<int8_t>(bytes_[i])) * T(scale);
       }
@@ -109,7 +109,7 @@ public:
 
 private:
   DType dtype_;
-  int64_t context_, d_;
+  int64_t context_, scaleBytes_, d_;
   char *bytes_;
 };
 
@@ -201,7 +201,7 @@ llvm::Expected<Tensor> evalAppendAttention(EvalContext &c, unsigned lengthOperan
     if (static_cast<int64_t>(lengths.size()) != qkv.dim(0))
       return c.error("needs one length per sequence");
   }
-  int64_t batch = qkv.dim(0), d = kv.dim(5) - (kv.dtype() == DType::I8 ? kvScaleBytes : 0);
+  int64_t batch = qkv.dim(0), d = kv.dim(5) - kvScaleBytes(kv.dtype());
   int64_t heads = c.op().intAttr("num_heads"), keyHeads = kv.dim(3);
   if (batch > kv.dim(2) || keyHeads == 0 || heads % keyHeads != 0 ||
       qkv.dim(2) != (heads + 2 * keyHeads) * d || c.input(Past).count() != batch ||

@@ -7,11 +7,12 @@
 #pragma once
 
 #include "ir/Eval.h"
+#include "ir/Format.h"
 
 namespace gpt2c {
 
-/// Bytes of the scale of a row of an int8 state, which is in OperandFormat::I8Row.
-constexpr int64_t kvScaleBytes = byteSize(DType::F32);
+/// Bytes of the scale of a row of a state in that type; 0: rows have none.
+constexpr int64_t kvScaleBytes(DType state) { return scaleBytes(rowFormat(state)); }
 
 /// Checks that `heads` heads of queries share those of the state evenly.
 llvm::Error checkKeyHeads(InferContext &c, int64_t heads, const Dim &stateHeads);

@@ -17,9 +17,14 @@ struct KvRuns {
   uint64_t rows = 0;
 };
 
-/// The last dimension of the state.
+/// Bytes of the scale of a row of a state in that type; 0: rows have none. As kvScaleBytes
+/// (ir/ops/AppendAttention.h) of the compiler's table of formats.
+constexpr int64_t kvScaleBytes(plan::DType dtype) { return dtype == plan::DType::I8 ? 4 : 0; }
+/// Whether rows are integers with a scale.
+inline bool isQuantised(const plan::KvPlanT &kv) { return kvScaleBytes(kv.dtype) > 0; }
+/// The last dimension of the state, whose rows are of bytes where they have a scale.
 inline int64_t kvRowElements(const plan::KvPlanT &kv) {
-  return int64_t(kv.head_dim) + (kv.dtype == plan::DType::I8 ? 4 : 0);
+  return int64_t(kv.head_dim) + kvScaleBytes(kv.dtype);
 }
 
 /// Positions 0 to tokens - 1 of the first `batch` sequences in a layer: one run for each head of

@@ -3,6 +3,7 @@
 #include "runtime/device/FunctionCall.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/KvLayout.h"
 #include "runtime/session/Session.h"
 
 #include <algorithm>
@@ -265,7 +266,7 @@ private:
       const plan::ExportedPortT &port = *meta_.exported_inputs[i];
       if (port.role != plan::Role::PastTensor)
         continue;
-      if (meta_.kv->dtype == plan::DType::I8)
+      if (isQuantised(*meta_.kv))
         return noTensors();
       Result<HostTensor> values = convert(given_[i], meta_.kv->dtype);
       if (!values)
@@ -282,7 +283,7 @@ private:
   }
 
   Result<HostTensor> present(const plan::ExportedPortT &port) {
-    if (meta_.kv->dtype == plan::DType::I8)
+    if (isQuantised(*meta_.kv))
       return noTensors();
     int64_t tokens = past_ + seq_;
     if (port.part != plan::KvPart::Both)

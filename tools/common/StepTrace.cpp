@@ -6,6 +6,7 @@
 #include "ir/ResultNumber.h"
 #include "runtime/device/FunctionCall.h"
 #include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/KvLayout.h"
 #include "tools/common/RuntimeError.h"
 #include "verify/PlanRunner.h"
 
@@ -164,7 +165,7 @@ llvm::Expected<Trace> traceCall(rt::Session &session, const Module &module, cons
 static llvm::Error copyState(rt::Session &session, const TraceCall &call, Tensor &kv) {
   const plan::KvPlanT &plan = *session.plan().meta().kv;
   const int64_t tokens = call.tokens() - 1;
-  if (plan.dtype == plan::DType::I8 || !isFloat(kv.dtype()))
+  if (rt::isQuantised(plan) || !isFloat(kv.dtype()))
     return makeError(ExitCode::Unsupported,
                      "decode over an int8 KV state cannot be looked into; --function=prefill can");
   if (kv.dim(0) != plan.layers || kv.dim(3) != plan.heads || kv.dim(5) != plan.head_dim ||

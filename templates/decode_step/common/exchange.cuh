@@ -6,6 +6,10 @@
 #include "templates/tokens/token_ops.cuh"
 
 namespace gpt2c::persistent {
+
+/// Warps that look for the largest key of all blocks.
+constexpr int choosers = maxBlocks / 32;
+
 #if __CUDA_ARCH__ >= 900
 
 /// Calls load(), which reads what has not come yet, until missing() is false in every lane of the
@@ -78,7 +82,6 @@ __device__ __forceinline__ void receiveGroups(uint4 (&v)[N], From &&from, Wanted
 /// The largest of the keys that all blocks publish, of which each thread of the first `choosers`
 /// warps waits for one, as loads that acquire follow each other. `ofWarps` is in shared memory;
 /// sync() waits for all warps that call.
-constexpr int choosers = maxBlocks / 32;
 template <typename Sync>
 __device__ __forceinline__ u64 largestOfBlocks(const u64 *keys, int thread,
                                                u64 (&ofWarps)[choosers], Sync &&sync) {

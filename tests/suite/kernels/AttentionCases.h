@@ -33,10 +33,10 @@ struct AttentionInstance {
   std::string name, config;
   int splits = 1;
   bool cluster = false;
-  std::function<KernelSource(llvm::StringRef)> make;
-  std::function<Grid(const AttentionSizes &s, int queries)> grid;
-  double tolerance;
-  bool maps;
+  std::function<KernelSource(llvm::StringRef)> make = {};
+  std::function<Grid(const AttentionSizes &s, int queries)> grid = {};
+  double tolerance = 0;
+  bool maps = false;
 };
 /// On tensor cores the probabilities are rounded to fp16, or to bf16.
 constexpr double halfProbabilities = 6e-4, bfloatProbabilities = 8 * halfProbabilities;

@@ -19,8 +19,8 @@ struct TmaCase {
   bool rms, statistics;
   int statisticsWidth;
   bool residualByMap = false, backwards = false;
-  std::function<KernelSource(llvm::StringRef)> make;
-  Grid grid;
+  std::function<KernelSource(llvm::StringRef)> make = {};
+  Grid grid = {};
 
   bool hasInt8Weights() const { return w == Scalar::I8; }
 };

@@ -78,7 +78,7 @@ TEST(LinearTiles, LongSumsHaveWiderTilesThatFillWholeWaves) {
   const LinearTmaPersistentConfig gated = bestPersistent(512, 16384, 2048); // 256 tiles for 132 SMs
   EXPECT_EQ(gated.bn, 256);
   EXPECT_EQ(gated.rasterGroup, 16) << "L2 does not hold the weights";
-  EXPECT_EQ(bestTmaConfig(512, 6400, 1600).bn, 200); // 128 tiles
+  EXPECT_EQ(bestPersistent(512, 6400, 1600).bn, 200); // 128 tiles
   EXPECT_EQ(bestPersistent(4096, 3072, 768).rasterGroup, 1);
 }
 
