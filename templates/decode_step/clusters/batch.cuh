@@ -234,13 +234,13 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
   const int layers = (count - 3) / 2, steps = last.steps;
   if (threadIdx.x < 32 * L::warps) {
     claimRegisters<144>();
-    RowsStep<C>{{shared}}.compute(layers, steps);
+    RowsStep<C>{{{}, shared}}.compute(layers, steps);
   } else {
     releaseRegisters<80>();
     if (threadIdx.x < 32 * L::loader)
-      RowsStep<C>{{shared}}.help(layers, steps);
+      RowsStep<C>{{{}, shared}}.help(layers, steps);
     else
-      RowsStream<C>{{shared}}.run(layers, steps);
+      RowsStream<C>{{{}, shared}}.run(layers, steps);
   }
   __syncwarp();
   clusterBarrier(); // none ends while others send to it

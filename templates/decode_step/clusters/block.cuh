@@ -7,6 +7,7 @@
 #include "templates/decode_step/common/config.cuh"
 #include "templates/decode_step/common/exchange.cuh"
 #include "templates/decode_step/common/record.cuh"
+#include "templates/decode_step/common/ring.cuh"
 #include "templates/device/int8.cuh"
 #include "templates/device/tma.cuh"
 #include "templates/device/wgmma.cuh"

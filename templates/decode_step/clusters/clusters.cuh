@@ -205,7 +205,7 @@ template <typename C>
 __device__ __forceinline__ void run(void *memory, const Record *records, int count) {
   using L = Layout<C>;
   Shared<C> &shared = *reinterpret_cast<Shared<C> *>(memory);
-  Step<C> step{shared};
+  Step<C> step{{}, shared};
   for (int i = threadIdx.x; i < count * persistent::recordWords; i += L::threads)
     reinterpret_cast<u64 *>(shared.records.record)[i] = reinterpret_cast<const u64 *>(records)[i];
   for (int i = threadIdx.x; i < keyTile * L::warps; i += L::threads) {
@@ -244,7 +244,7 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
     if (threadIdx.x < 32 * L::loader)
       step.help(layers, steps);
     else
-      Stream<C>{shared}.run(layers, steps);
+      Stream<C>{{}, shared}.run(layers, steps);
   }
   __syncwarp();
   clusterBarrier(); // none ends while others send to it

@@ -52,8 +52,7 @@ __device__ __forceinline__ void Step<C>::sendStatistics(const float2 *to, Barrie
     }
   }
   if (lane < ranks)
-    send(remote(sharedAddress(to + rank), lane), mean, squares,
-         remote(barrier.address(), lane));
+    send(remote(sharedAddress(to + rank), lane), mean, squares, remote(barrier.address(), lane));
 }
 
 template <typename C>

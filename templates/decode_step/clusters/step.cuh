@@ -7,7 +7,9 @@
 namespace gpt2c::clusters {
 #if __CUDA_ARCH__ >= 900
 
-template <typename C> struct Step {
+template <typename C> struct Step : persistent::RingPlace<C::Slots> {
+  using Ring = persistent::RingPlace<C::Slots>;
+  using Ring::slot, Ring::lap, Ring::slotAt, Ring::lapAt, Ring::advance;
   using L = Layout<C>;
   using T = typename C::T;
   using W = typename C::W;
@@ -24,8 +26,6 @@ template <typename C> struct Step {
   int warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   int cluster = blockIdx.x / ranks, rank = blockIdx.x % ranks;
   int token = 0;     ///< the step's input
-  int slot = 0;      ///< of the ring, next
-  unsigned lap = 0;  ///< parity of the ring's lap
   unsigned turn = 0; ///< layers since the launch
   i64 offset = 0;    ///< from a channel's address to this step's area
   float residual[L::passes];
@@ -65,17 +65,9 @@ template <typename C> struct Step {
   // The ring
   // -----------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ int slotAt(int i) const {
-    return slot + i >= C::Slots ? slot + i - C::Slots : slot + i;
-  }
   __device__ __forceinline__ void waitSlot(int i) const {
-    persistent::barrierWait(shared.full[slotAt(i)], slot + i >= C::Slots ? lap ^ 1 : lap);
+    persistent::barrierWait(shared.full[slotAt(i)], lapAt(i));
     __syncwarp();
-  }
-  __device__ __forceinline__ void advance(int n) {
-    const unsigned to = slot + n;
-    slot = to % C::Slots;
-    lap ^= to / C::Slots & 1;
   }
   /// Gives n slots back, behind a barrier of those who have read them: the helper does so for all.
   __device__ __forceinline__ void release(int n) {

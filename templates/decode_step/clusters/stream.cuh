@@ -25,7 +25,9 @@ __device__ __forceinline__ u64 *choiceCopy(const StepRecord<Words> &step, unsign
 
 /// The warps that fill the ring, slots in turn, by copies of 16 bytes: the rows of a slice are too
 /// short for TMA, which takes about 60 cycles for each.
-template <typename C> struct Stream {
+template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
+  using Ring = persistent::RingPlace<C::Slots>;
+  using Ring::slot, Ring::lap;
   using L = Layout<C>;
   using T = typename C::T;
   using W = typename C::W;
@@ -37,8 +39,7 @@ template <typename C> struct Stream {
   Shared<C> &shared;
   const int lane = threadIdx.x % 32;
   const int loader = (int)threadIdx.x / 32 - L::loader;
-  int slot = 0, turn = loader; ///< turn 0: the next slot is this warp's
-  unsigned lap = 0;
+  int turn = loader; ///< 0: the next slot is this warp's
   u64 policy;
 
   __device__ __forceinline__ void copy(int chunk, const void *from) const {
@@ -65,11 +66,8 @@ template <typename C> struct Stream {
                    : "memory");
     }
     turn = turn == 0 ? L::loaders - 1 : turn - 1;
-    if (++slot == C::Slots) {
-      slot = 0;
-      lap ^= 1;
+    if (Ring::next())
       turn = persistent::slotsUntil(0, loader, L::loaders);
-    }
   }
   /// A slot of rows of Columns weights, whose distance is Pitch. Eight rows may have their chunks
   /// in different orders, if lanes read the same ones of all at once.
@@ -132,9 +130,7 @@ template <typename C> struct Stream {
   }
   /// `count` slots that another warp has filled.
   __device__ __forceinline__ void skip(int count) {
-    slot += count;
-    lap ^= slot / C::Slots & 1;
-    slot %= C::Slots;
+    Ring::advance(count);
     turn = persistent::slotsUntil(slot, loader, L::loaders);
   }
   __device__ __forceinline__ void vocabulary();

@@ -202,13 +202,13 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   static_assert(warps % 4 == 0 && (helpers + loaders) % 4 == 0); // whole warpgroups
   if (warp < warps) {
     claimRegisters<144>();
-    Step<C>{shared}.compute(steps);
+    Step<C>{{}, shared}.compute(steps);
   } else {
     releaseRegisters<80>();
     if (warp < warps + helpers)
-      Step<C>{shared}.help(steps);
+      Step<C>{{}, shared}.help(steps);
     else
-      Stream<C>{shared}.run(steps);
+      Stream<C>{{}, shared}.run(steps);
   }
   __syncwarp();
   clusterBarrier(); // none ends while others send to it

@@ -7,7 +7,9 @@
 namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
-template <typename C> struct Step {
+template <typename C> struct Step : persistent::RingPlace<C::Slots> {
+  using Ring = persistent::RingPlace<C::Slots>;
+  using Ring::slot, Ring::lap, Ring::advance;
   using L = Layout<C>;
   using T = typename C::T;
   using W = typename C::W;
@@ -17,8 +19,6 @@ template <typename C> struct Step {
   const Place<C> place;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   int token = 0;     ///< the step's input
-  int slot = 0;      ///< of the ring, next
-  unsigned lap = 0;  ///< parity of the ring's lap
   unsigned turn = 0; ///< layers since the launch
   i64 offset = 0;    ///< from a channel's address to this step's area
   float2 residual[L::passes];
@@ -49,10 +49,10 @@ template <typename C> struct Step {
   // The ring
   // -----------------------------------------------------------------------------------------------
 
-  /// The slot i behind the next one, and whether it is of the next lap.
-  __device__ __forceinline__ int slotAt(int i) const { return (unsigned)(slot + i) % C::Slots; }
+  /// The slot i behind the next one.
+  __device__ __forceinline__ int slotAt(int i) const { return Ring::farSlotAt(i); }
   __device__ __forceinline__ void waitSlot(int i) const {
-    persistent::barrierWait(shared.full[slotAt(i)], lap ^ ((unsigned)(slot + i) / C::Slots & 1));
+    persistent::barrierWait(shared.full[slotAt(i)], Ring::farLapAt(i));
     __syncwarp();
   }
   /// What the warp has read is given back: it arrives `times` times of those of all readers.
@@ -60,10 +60,6 @@ template <typename C> struct Step {
     __syncwarp();
     if (lane == 0)
       shared.empty[slotAt(i)].arrive(times);
-  }
-  __device__ __forceinline__ void advance(int n) {
-    lap ^= (unsigned)(slot + n) / C::Slots & 1;
-    slot = (unsigned)(slot + n) % C::Slots;
   }
   /// Where tile `tile` of P is, of the slots that begin `first` behind the next.
   template <typename P> __device__ __forceinline__ const char *tileAt(int first, int tile) const {

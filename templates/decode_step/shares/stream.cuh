@@ -8,7 +8,9 @@ namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
 /// Slots in turn, by copies of 16 bytes: rows of a slice are too short for TMA.
-template <typename C> struct Stream {
+template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
+  using Ring = persistent::RingPlace<C::Slots>;
+  using Ring::slot, Ring::lap;
   using L = Layout<C>;
   using T = typename C::T;
   using W = typename C::W;
@@ -20,8 +22,7 @@ template <typename C> struct Stream {
   SharedOf<C> &shared;
   const Place<C> place;
   const int lane = threadIdx.x % 32;
-  int slot = 0, turn = (int)threadIdx.x / 32 - warps - helpers; ///< turn 0: the next is this warp's
-  unsigned lap = 0;
+  int turn = (int)threadIdx.x / 32 - warps - helpers; ///< 0: the next slot is this warp's
   u64 policy = 0;
 
   /// Zeros where `valid` is false.
@@ -64,12 +65,9 @@ template <typename C> struct Stream {
                      : "memory");
       }
       turn = turn == 0 ? loaders - 1 : turn - 1;
-      if (++slot == C::Slots) {
-        slot = 0;
-        lap ^= 1;
+      if (Ring::next())
         if constexpr (C::Slots % loaders != 0)
           turn = persistent::slotsUntil(0, (int)threadIdx.x / 32 - warps - helpers, loaders);
-      }
     }
   }
 

@@ -4,6 +4,7 @@
 #include "templates/decode_step/common/barrier.cuh"
 #include "templates/decode_step/common/exchange.cuh"
 #include "templates/decode_step/common/record.cuh"
+#include "templates/decode_step/common/ring.cuh"
 
 namespace gpt2c::persistent {
 
@@ -22,12 +23,11 @@ template <typename C> struct Layout {
 
 #if __CUDA_ARCH__ >= 900
 /// What the warps of a block know. Members are equal in all threads that compute.
-template <typename C> struct Block {
+template <typename C> struct Block : RingPlace<C::Slots> {
   using Config = C;
+  using RingPlace<C::Slots>::slotAt, RingPlace<C::Slots>::lapAt;
   char *shared;
   int blocks;        ///< that take part
-  int slot = 0;      ///< of the ring, next
-  unsigned lap = 0;  ///< parity of the ring's lap
   int turn = 0;      ///< which memory for sums is next
   unsigned epoch;    ///< counts steps mod 6
   u64 channelOffset; ///< from a channel's address to this step's area
@@ -61,23 +61,12 @@ template <typename C> struct Block {
   __device__ Destination destination(const Words::Channel &to) const {
     return {reinterpret_cast<char *>(to.word + channelOffset), copyBytes, C::Copies};
   }
-  __device__ void nextSlots(int n) {
-    slot += n;
-    if (slot >= C::Slots) {
-      slot -= C::Slots;
-      lap ^= 1;
-    }
-  }
-  /// The slot i behind the next one, i < Slots.
-  __device__ int slotAt(int i) const {
-    return slot + i >= C::Slots ? slot + i - C::Slots : slot + i;
-  }
   /// Waits in each warp for the next n slots, at most 32 and Slots: one lane for each, since every
   /// wait takes a while, also for what is there.
   __device__ void waitSlots(int n) const {
     const int i = threadIdx.x % 32;
     if (i < n)
-      barrierWaitLong(full(slotAt(i)), slot + i >= C::Slots ? lap ^ 1 : lap);
+      barrierWaitLong(full(slotAt(i)), lapAt(i));
     __syncwarp();
   }
   /// Gives the next n slots back, which this warp has read.
@@ -85,7 +74,7 @@ template <typename C> struct Block {
     __syncwarp();
     if (threadIdx.x % 32 < n)
       empty(slotAt(threadIdx.x % 32)).arrive();
-    nextSlots(n);
+    this->advanceNear(n);
   }
 };
 #endif

@@ -40,8 +40,8 @@ namespace gpt2c::persistent {
 template <typename C, typename Prefetch>
 __device__ void streamWeights(Block<C> &block, int count, int steps, Prefetch &&prefetch) {
   const int lane = threadIdx.x % 32;
-  int behind = 0; // the slot Window before the next one, and its lap
-  unsigned behindLap = 0, issued = 0;
+  RingPlace<C::Slots> behind; // the slot Window before the next one
+  unsigned issued = 0;
   for (int step = 0; step < steps; step++) {
     for (int s = 0; s < count; s++) {
       const Record &record = block.record(s);
@@ -62,11 +62,8 @@ __device__ void streamWeights(Block<C> &block, int count, int steps, Prefetch &&
             if (issued < C::Window) {
               issued++;
             } else {
-              barrierWaitLong(block.full(behind), behindLap);
-              if (++behind == C::Slots) {
-                behind = 0;
-                behindLap ^= 1;
-              }
+              barrierWaitLong(block.full(behind.slot), behind.lap);
+              behind.next();
             }
             barrierWaitLong(block.empty(block.slot), block.lap ^ 1);
             if (lane == 0)
@@ -76,7 +73,7 @@ __device__ void streamWeights(Block<C> &block, int count, int steps, Prefetch &&
               copyBulk(block.ring(block.slot) + lane * pitch,
                        weights + (i64)(row + lane) * rowBytes + at, chunkBytes,
                        block.full(block.slot));
-            block.nextSlots(1);
+            block.next();
           }
     }
   }
