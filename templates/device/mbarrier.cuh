@@ -26,6 +26,10 @@ struct Barrier {
   __device__ __forceinline__ void arrive(int times) const {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(address()), "r"(times) : "memory");
   }
+  /// Arrives when the thread's asynchronous copies of before have.
+  __device__ __forceinline__ void arriveBehindCopies() const {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address()) : "memory");
+  }
   /// Waits for the end of the phase of this parity.
   __device__ __forceinline__ void wait(int parity) const { waitAt(address(), parity); }
   __device__ __forceinline__ static void waitAt(unsigned address, int parity) {

@@ -92,28 +92,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int l
     }
     for (int n = warp; n < rows; n += warps) {
       const u64 *keys = rowChoices<C>(step, epoch % 3, n);
-      constexpr int each = ceilDiv(blocks, 32);
-      u64 key[each] = {};
-      Patience patience;
-      bool missing;
-      do {
-        missing = false;
-#pragma unroll
-        for (int i = 0; i < each; i++)
-          if (key[i] == 0 && i * 32 + lane < blocks)
-            key[i] = persistent::loadPair(keys + i * 32 + lane);
-#pragma unroll
-        for (int i = 0; i < each; i++)
-          missing |= key[i] == 0 && i * 32 + lane < blocks;
-        patience.spend();
-      } while (missing);
-      persistent::fence();
-      u64 best = 0;
-#pragma unroll
-      for (int i = 0; i < each; i++)
-        best = max(best, key[i]);
-      __syncwarp();
-      best = tile::warpLargest(best);
+      const u64 best = persistent::largestOfRow<blocks>(keys, blocks);
       if (lane == 0) {
         const int id = Drawn<C>(last, min(n, batch() - 1)).tokenOf(best);
         shared.id[n] = id;

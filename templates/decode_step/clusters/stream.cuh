@@ -61,9 +61,7 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
       persistent::barrierWait(shared.empty[slot], lap ^ 1);
       __syncwarp();
       fill();
-      asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
-                       sharedAddress(&shared.full[slot]))
-                   : "memory");
+      shared.full[slot].arriveBehindCopies();
     }
     turn = turn == 0 ? L::loaders - 1 : turn - 1;
     if (Ring::next())

@@ -104,6 +104,38 @@ __device__ __forceinline__ u64 largestOfBlocks(const u64 *keys, int thread,
     best = max(best, ofWarps[i]);
   return best;
 }
+/// The same by a warp, whose loads are all on their way at once. What others stored before their keys
+/// is seen behind it.
+template <int MostBlocks = maxBlocks>
+__device__ __forceinline__ u64 largestOfRow(const u64 *keys, int blocks) {
+  constexpr int each = ceilDiv(MostBlocks, 32);
+  const int lane = threadIdx.x % 32;
+  u64 key[each] = {};
+  Patience patience;
+  bool missing;
+  do {
+    missing = false;
+#pragma unroll
+    for (int i = 0; i < each; i++)
+      if (key[i] == 0 && i * 32 + lane < blocks)
+        key[i] = loadPair(keys + i * 32 + lane);
+#pragma unroll
+    for (int i = 0; i < each; i++)
+      missing |= key[i] == 0 && i * 32 + lane < blocks;
+    patience.spend();
+  } while (missing);
+  fence();
+  u64 best = 0;
+#pragma unroll
+  for (int i = 0; i < each; i++)
+    best = max(best, key[i]);
+  __syncwarp();
+  return tile::warpLargest(best);
+}
+/// The token of the largest key, whose high half is zero where there are only NaN.
+__device__ __forceinline__ int greedyToken(u64 best) {
+  return best >> 32 == 0 ? 0 : tile::indexOf(best);
+}
 #endif
 
 } // namespace gpt2c::persistent

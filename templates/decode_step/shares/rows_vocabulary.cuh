@@ -98,22 +98,12 @@ __device__ __forceinline__ void RowsStep<C>::chooseRows(const StepRecord<Words> 
   static_assert(rows <= warps);
   if (warp < rows) {
     u64 *const keys = choiceCopy(step, third, warp);
-    u64 best = tile::warpLargest(lane < warps ? shared.best[warp][lane] : 0);
+    const u64 own = tile::warpLargest(lane < warps ? shared.best[warp][lane] : 0);
     if (lane == 0)
-      persistent::contributePair(keys + blockIdx.x, best);
-    best = 0;
-    Patience patience;
-#pragma unroll 1
-    for (int i = lane; i < (int)gridDim.x; i += 32) {
-      u64 key;
-      while ((key = persistent::acquirePair(keys + i)) == 0)
-        patience.spend();
-      best = max(best, key);
-    }
-    __syncwarp();
-    best = tile::warpLargest(best);
+      persistent::contributePair(keys + blockIdx.x, own);
+    const u64 best = persistent::largestOfRow(keys, gridDim.x);
     if (lane == 0)
-      shared.id[warp] = best >> 32 == 0 ? 0 : tile::indexOf(best);
+      shared.id[warp] = persistent::greedyToken(best);
   }
   Base::template sync<3, warps>();
 }

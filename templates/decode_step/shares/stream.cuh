@@ -60,9 +60,7 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
               copy(to + r / tileRows * P::tileBytes + r % tileRows * P::pitch + i * 16,
                    source + i * vector, i * vector < count);
         }
-        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(
-                         sharedAddress(&shared.full[slot]))
-                     : "memory");
+        shared.full[slot].arriveBehindCopies();
       }
       turn = turn == 0 ? loaders - 1 : turn - 1;
       if (Ring::next())

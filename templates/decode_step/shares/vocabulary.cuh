@@ -81,7 +81,7 @@ __device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step, u
   }
   const u64 best = persistent::largestOfBlocks(choiceCopy(step, third, place.rank), threadIdx.x,
                                                shared.choice, [] { sync<3, warps>(); });
-  token = best >> 32 == 0 ? 0 : tile::indexOf(best);
+  token = persistent::greedyToken(best);
 }
 #endif
 } // namespace gpt2c::shares

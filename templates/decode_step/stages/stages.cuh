@@ -116,22 +116,9 @@ __device__ void choose(Block<C> &block, const StepRecord<Words> &step, int index
       fence();
       publishPair(keys + blockIdx.x, max(block.best[row], 1ull)); // 1: less than that of any logit
     }
-    u64 best = 0;
-    Patience patience;
-    for (int i = lane; i < block.blocks;) {
-      const u64 key = loadPair(keys + i);
-      best = max(best, key);
-      i += key != 0 ? 32 : 0;
-      patience.spend();
-    }
-    fence();
-    __syncwarp();
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2)
-      best = max(best, __shfl_xor_sync(fullWarp, best, offset));
+    const u64 best = largestOfRow(keys, block.blocks);
     if (lane == 0) {
-      // The high half is zero where there are only NaN.
-      const int id = best >> 32 == 0 ? 0 : (int)(0xffffffffu - (unsigned)best);
+      const int id = greedyToken(best);
       block.ids[row] = id;
       block.past[row] += 1;
       if (blockIdx.x == 0 && row < batch) {
