@@ -34,7 +34,7 @@ template <int Slots> struct RingPlace {
   }
   /// By one; whether a lap begins.
   __device__ __forceinline__ bool next() {
-    if (++slot < Slots)
+    if (++slot != Slots)
       return false;
     slot = 0;
     lap ^= 1;
