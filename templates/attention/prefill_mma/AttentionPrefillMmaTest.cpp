@@ -10,7 +10,7 @@ namespace attention_prefill_mma_test {
 /// As launchAttention has it.
 Grid grid(const AttentionPrefillMmaConfig &c, const AttentionSizes &s, int) {
   const int tiles = (s.seq + 16 * c.warps - 1) / (16 * c.warps);
-  return blocks(tiles, c.heads, int64_t(s.batch) * c.splits);
+  return blocks(tiles, c.heads, s.batch);
 }
 
 const AttentionTest<AttentionPrefillMmaConfig> kernel = {.name = "attention_prefill_mma",
