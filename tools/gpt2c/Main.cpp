@@ -34,7 +34,8 @@ namespace {
 /// What people call a model: its file's name, or the folder's where that is model.onnx.
 std::string titleOf(llvm::StringRef path) {
   llvm::SmallString<128> at(path);
-  llvm::sys::fs::make_absolute(at);
+  if (llvm::sys::fs::make_absolute(at))
+    at = path; // as it is given
   llvm::sys::path::remove_dots(at, /*remove_dot_dot=*/true);
   const bool isFolder = llvm::sys::fs::is_directory(path);
   if (!isFolder && llvm::sys::path::filename(at) == "model.onnx")
