@@ -404,7 +404,7 @@ private:
       return (negated ? "[^" : "[") + operands[0].body + "]";
     std::string all = operands.back().expression();
     for (std::size_t i = 0; i + 1 < operands.size(); ++i)
-      all = "(?=" + operands[i].expression() + ")" + all;
+      all.insert(0, "(?=" + operands[i].expression() + ")");
     return negated ? "(?:(?!" + all + ")(?s:.))" : "(?:" + all + ")";
   }
 
