@@ -80,7 +80,7 @@ Result<TokenizerModel> TokenizerModel::read(const std::string &path) {
     status = readConfigs(root, config, isJson, builder);
   if (!status.ok())
     return status;
-  return builder.finish();
+  return builder.finish(isJson);
 }
 
 } // namespace gpt2c::rt

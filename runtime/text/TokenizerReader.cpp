@@ -183,11 +183,11 @@ std::int32_t ModelBuilder::find(const std::string &name) const {
   return found == ids_.end() ? -1 : found->second;
 }
 
-Result<TokenizerModel> ModelBuilder::finish() {
+Result<TokenizerModel> ModelBuilder::finish(bool listsAdded) {
   for (const char *name : kEnds)
     if (const std::int32_t id = find(name); id >= 0 && model_.texts.ends.empty()) {
       model_.texts.ends.push_back(id);
-      if (!added_.contains(id))
+      if (!listsAdded && !added_.contains(id))
         added_[id] = {id, name, TokenizerModel::AddedToken::Special};
     }
   for (const auto &[merge, counts] : merges_)

@@ -60,8 +60,9 @@ public:
   Status addAdded(const std::string &content, const nlohmann::json &id, std::uint8_t flags);
   /// The id of a token by its name, -1: there is none.
   std::int32_t find(const std::string &name) const;
-  /// Checks the model, with the token that ends a text where none is known yet.
-  Result<TokenizerModel> finish();
+  /// Checks the model, with the token that ends a text where none is known yet. `listsAdded`: the
+  /// files name every token that is found in texts, so that this one is none of them unless named.
+  Result<TokenizerModel> finish(bool listsAdded);
 
 private:
   std::string path_;

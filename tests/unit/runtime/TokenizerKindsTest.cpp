@@ -128,6 +128,16 @@ TEST_F(TokenizerKindsTest, AddedTokensShareTheSpaceBetweenThem) {
                  root["model"]["vocab"]["▁"], root["model"]["vocab"]["b"]}));
 }
 
+TEST_F(TokenizerKindsTest, TokensThatAreNotListedAreText) {
+  Json root = Toy().tokenizerJson();
+  const int end = Toy().id("<|endoftext|>");
+  EXPECT_EQ(load(root).encode("a<|endoftext|>"), (Ids{'a', end}));
+  root["added_tokens"] = Json::array();
+  const Tokenizer tokenizer = load(root);
+  EXPECT_EQ(tokenizer.encode("a<|endoftext|>").size(), 1 + std::string("<|endoftext|>").size());
+  EXPECT_EQ(tokenizer.eosToken(), end);
+}
+
 TEST_F(TokenizerKindsTest, WhatJoinsCharactersIsOfAWord) {
   Json root = spaced();
   root["normalizer"] = nullptr;
