@@ -179,6 +179,8 @@ Status CudaExecutor::allocate() {
   weights_ = memory.take();
   if (Status s = allocate(generating_, false); !s.ok())
     return s;
+  if (Status s = allocateRecords(); !s.ok())
+    return s;
   return device_->upload(weights_.address(), weights.data(), weights.size());
 }
 
@@ -362,30 +364,55 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
   return {};
 }
 
+constexpr size_t wordsOfRecord = 16;
+
+/// For as many calls as have records of their own: of the sizes that an engine's calls have in one
+/// launch, each in two slots, greedy, drawn and with logits.
+Status CudaExecutor::allocateRecords() {
+  constexpr size_t contents = 128;
+  size_t most = 0;
+  for (const auto &function : plan_->meta().functions)
+    if (stages_.contains(function.get()))
+      most = std::max(most, function->steps.size());
+  Result<DeviceMemory> memory = device_->allocate(
+      most * wordsOfRecord * sizeof(uint64_t) * contents, "the stages of persistent kernels");
+  if (!memory)
+    return memory.status();
+  recordMemory_.push_back(memory.take());
+  recordBytes_ = 0;
+  return {};
+}
+
+Result<CUdeviceptr> CudaExecutor::recordsOf(std::vector<uint64_t> content) {
+  if (auto known = records_.find(content); known != records_.end())
+    return known->second;
+  const size_t bytes = content.size() * sizeof(uint64_t);
+  if (recordBytes_ + bytes > recordMemory_.back().bytes())
+    if (Status s = allocateRecords(); !s.ok())
+      return s;
+  const CUdeviceptr at = recordMemory_.back().address() + recordBytes_;
+  if (Status s = device_->upload(at, content.data(), bytes); !s.ok())
+    return s;
+  recordBytes_ += bytes;
+  return records_.emplace(std::move(content), at).first->second;
+}
+
 /// Stages [first, last) of the function: one launch.
 Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) {
-  constexpr size_t words = 16;
   const plan::StepT &step = *call.function.steps[first];
   if (const std::string &problem = stageProblem(call.function); !problem.empty())
     return {Code::Incompatible, problem};
-  std::vector<uint64_t> content((last - first) * words);
+  std::vector<uint64_t> content((last - first) * wordsOfRecord);
   for (size_t i = first; i < last; ++i) {
     const auto &args = call.function.steps[i]->args;
     for (size_t a = 0; a < args.size(); ++a)
-      if (Status s = setArgument(call, *args[a], content[(i - first) * words + a]); !s.ok())
+      if (Status s = setArgument(call, *args[a], content[(i - first) * wordsOfRecord + a]); !s.ok())
         return s;
   }
-  auto table = records_.find(content);
-  if (table == records_.end()) {
-    const size_t bytes = content.size() * sizeof(uint64_t);
-    Result<DeviceMemory> memory = device_->allocate(bytes, "the stages of a persistent kernel");
-    if (!memory)
-      return memory.status();
-    if (Status s = device_->upload(memory->address(), content.data(), bytes); !s.ok())
-      return s;
-    table = records_.emplace(std::move(content), memory.take()).first;
-  }
-  CUdeviceptr records = table->second.address();
+  Result<CUdeviceptr> placed = recordsOf(std::move(content));
+  if (!placed)
+    return placed.status();
+  CUdeviceptr records = *placed;
   int32_t count = static_cast<int32_t>(last - first);
   void *arguments[] = {&records, &count};
   Launch launch;

@@ -78,6 +78,8 @@ private:
   Result<Module> loadSource(size_t source) const;
   Result<Stages> checkStages(const plan::StepT &step) const;
   Status enqueueStages(const Call &call, size_t first, size_t last);
+  Status allocateRecords();
+  Result<CUdeviceptr> recordsOf(std::vector<uint64_t> content);
   Status allocate();
   bool isLate(const plan::FunctionT &function) const;
   Status allocate(Workspace &workspace, bool late);
@@ -93,7 +95,10 @@ private:
   DeviceMemory weights_;
   Workspace generating_, forward_;
   std::unordered_map<const plan::FunctionT *, Stages> stages_;
-  std::map<std::vector<uint64_t>, DeviceMemory> records_; ///< of stages, by content
+  /// Records of stages, by content, and the memory that they are placed in one behind the other.
+  std::map<std::vector<uint64_t>, CUdeviceptr> records_;
+  std::vector<DeviceMemory> recordMemory_;
+  size_t recordBytes_ = 0; ///< taken of the last one
   std::unordered_map<const plan::FunctionT *, uint64_t> scratchOffset_;
 };
 

@@ -5,8 +5,10 @@
 namespace gpt2c::rt::cuda {
 
 namespace {
-constexpr size_t kMostEntries = 64;
-}
+/// An engine under load has calls of more than a hundred sizes, in two slots each: rows, pieces and
+/// segments. What is captured again and again costs it more than what is kept.
+constexpr size_t kMostEntries = 512;
+} // namespace
 
 Status GraphCache::run(const Key &key, int directUses, const std::function<Status()> &enqueue) {
   if (!entries_.contains(key))
