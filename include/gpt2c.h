@@ -396,9 +396,13 @@ typedef struct gpt2c_request {
   int32_t fill_context;
   int64_t min_tokens;     /* so many have no end of text and no stop among them */
   const char *cache_salt; /* prompts share pages with those of the same salt alone; null: no salt */
+  /* Not 0: the first update has how probable each token of the prompt is, and beside it the
+   * prompt_top most probable ones. Such a prompt takes a step for each of its tokens. */
+  int32_t score_prompt;
+  int32_t prompt_top;
 } gpt2c_request;
 #define GPT2C_REQUEST_INIT                                                                         \
-  {sizeof(gpt2c_request), NULL, 0, NULL, 0, 16, NULL, NULL, 0, NULL, 0, 0, 0, 0, NULL}
+  {sizeof(gpt2c_request), NULL, 0, NULL, 0, 16, NULL, NULL, 0, NULL, 0, 0, 0, 0, NULL, 0, 0}
 
 /* Why a request is not taken. All but GPT2C_REFUSED_FULL hold for ever. */
 typedef enum gpt2c_refusal {
@@ -423,6 +427,14 @@ GPT2C_API gpt2c_status gpt2c_engine_submit(gpt2c_engine *engine, const gpt2c_req
  * device the requests that ran have failed with it, and the engine goes on with the others. */
 GPT2C_API gpt2c_status gpt2c_engine_step(gpt2c_engine *engine, int32_t *idle);
 
+/* How probable a token of a prompt is behind those before it. */
+typedef struct gpt2c_scored_token {
+  int32_t token;
+  double logprob;           /* -INFINITY where it cannot be */
+  const gpt2c_logprob *top; /* the best first */
+  size_t top_count;
+} gpt2c_scored_token;
+
 /* What became of a request: a token, its ending, or both. Pointers are valid until the next poll.
  */
 typedef struct gpt2c_update {
@@ -439,9 +451,11 @@ typedef struct gpt2c_update {
   int32_t status;      /* of GPT2C_FINISH_FAILED: the gpt2c_status, and why */
   const char *message; /* null while it runs */
   int32_t prompt_tokens, new_tokens, cached_tokens; /* with the ending; cached: of the prompt */
+  const gpt2c_scored_token *prompt; /* of score_prompt, once: its tokens behind the first */
+  size_t prompt_count;
 } gpt2c_update;
 #define GPT2C_UPDATE_INIT                                                                          \
-  {sizeof(gpt2c_update), 0, -1, GPT2C_RUNNING, NULL, 0, 0, NULL, 0, -1, 0, NULL, 0, 0, 0}
+  {sizeof(gpt2c_update), 0, -1, GPT2C_RUNNING, NULL, 0, 0, NULL, 0, -1, 0, NULL, 0, 0, 0, NULL, 0}
 
 /* The next update, oldest first; *found is 0 where there is none now. */
 GPT2C_API gpt2c_status gpt2c_engine_poll(gpt2c_engine *engine, gpt2c_update *update,

@@ -226,6 +226,9 @@ struct Request {
   bool ignore_eos = false;
   bool fill_context = false; ///< false: refused where the answer might not fit
   std::string cache_salt;    ///< prompts share pages with those of the same salt alone
+  /// The first update says how probable each token of the prompt is, and names so many of the most
+  /// probable ones beside it; such a prompt takes a step for each of its tokens.
+  std::optional<std::int32_t> prompt_logprobs;
 };
 
 /// gpt2c_update. Views are valid until the engine's next poll.
@@ -240,6 +243,8 @@ struct Update {
   gpt2c_status status = GPT2C_OK; ///< of GPT2C_FINISH_FAILED, and why
   std::string_view message;
   std::int32_t prompt_tokens = 0, new_tokens = 0, cached_tokens = 0; ///< with the ending
+  /// Of Request::prompt_logprobs, once: the prompt's tokens behind the first.
+  std::span<const gpt2c_scored_token> prompt;
 };
 
 /// gpt2c_engine. It holds the session that it was made of, which has to outlive it.
@@ -269,6 +274,8 @@ public:
     r.stop_token_count = request.stop_tokens.size();
     r.ignore_eos = request.ignore_eos;
     r.fill_context = request.fill_context;
+    r.score_prompt = request.prompt_logprobs.has_value();
+    r.prompt_top = request.prompt_logprobs.value_or(0);
     std::uint64_t id = 0;
     std::int32_t why = GPT2C_TAKEN;
     const gpt2c_status s = gpt2c_engine_submit(handle_.get(), &r, &id, &why);
@@ -321,7 +328,8 @@ private:
                                   .message = u.message ? u.message : "",
                                   .prompt_tokens = u.prompt_tokens,
                                   .new_tokens = u.new_tokens,
-                                  .cached_tokens = u.cached_tokens});
+                                  .cached_tokens = u.cached_tokens,
+                                  .prompt = {u.prompt, u.prompt_count}});
   }
 
   detail::Owner<gpt2c_engine, gpt2c_engine_destroy> handle_;

@@ -146,10 +146,13 @@ class Stream:
         tokens = [] if event.token is None else [event.token]
         logprobs = None
         if job.params.logprobs is not None:
-            logprobs = [self._logprobs(t, event) for t in tokens]
+            logprobs = [self._ranked(t, *(event.logprobs or (0.0, []))) for t in tokens]
             out.logprobs = (out.logprobs or []) + logprobs
             added = sum(p[t].logprob for p, t in zip(logprobs, tokens))
             out.cumulative_logprob = (out.cumulative_logprob or 0.0) + added
+        if event.prompt_logprobs:
+            self.outputs[job.prompt_index].prompt_logprobs = [
+                None, *(self._ranked(*scored) for scored in event.prompt_logprobs)]
         if tokens:
             if out.first_token_seconds is None:
                 out.first_token_seconds = event.seconds
@@ -165,8 +168,8 @@ class Stream:
         return CompletionChunk(job.prompt_index, out.index, text, tokens, logprobs,
                                out.finish_reason, out.stop_reason)
 
-    def _logprobs(self, token: int, event: _core.Event) -> dict[int, Logprob]:
-        chosen, top = event.logprobs or (0.0, [])
+    def _ranked(self, token: int, chosen: float,
+                top: list[tuple[int, float]]) -> dict[int, Logprob]:
         ranks = {t: (rank, value) for rank, (t, value) in enumerate(top, 1)}
         ranked: dict[int, tuple[Optional[int], float]] = {token: (None, chosen)}
         ranked.update(ranks)
@@ -275,11 +278,13 @@ class LLM:
         ends = self._ends()
         for i, ((text, ids, salt), p) in enumerate(zip(given, params)):
             answers = [CompletionOutput(index) for index in range(p.n)]
-            outputs.append(RequestOutput(str(next(self._ids)), text, ids, answers))
+            scored: Optional[list[Optional[dict[int, Logprob]]]]
+            scored = None if p.prompt_logprobs is None else [None]
+            outputs.append(RequestOutput(str(next(self._ids)), text, ids, answers, scored))
             first = p.seed if p.seed is not None else self._seeds.getrandbits(62)
             for answer in answers:
                 jobs.append(_Job(i, answer, p, ends))
-                requests.append(self._request(ids, p, first + answer.index, salt))
+                requests.append(self._request(ids, p, first, answer.index, salt))
         core = _core.Generation(self.session._core,
                                 self.tokenizer._core if self.tokenizer else None, requests,
                                 -1 if slide is None else slide)
@@ -341,8 +346,10 @@ class LLM:
             ends = [self.tokenizer.eos_token_id]
         return [token for token in ends if token < self.plan.vocab_size]
 
-    def _request(self, ids: list[int], p: SamplingParams, seed: int,
+    def _request(self, ids: list[int], p: SamplingParams, seed: int, index: int,
                  salt: str) -> _core.Request:
+        """The index-th of a prompt's answers; the first one scores the prompt for all."""
+        scores = p.prompt_logprobs is not None and index == 0
         if p.stops and not self.tokenizer:
             raise UsageError("stop strings need a tokenizer, and the plan has none")
         if p.bad_words and not self.tokenizer:
@@ -354,14 +361,14 @@ class LLM:
             prompt=ids, temperature=p.temperature, top_k=max(p.top_k, 0) if p.top_k >= -1 else -2,
             top_p=p.top_p, min_p=p.min_p, repetition_penalty=p.repetition_penalty,
             frequency_penalty=p.frequency_penalty, presence_penalty=p.presence_penalty,
-            logit_bias=list((p.logit_bias or {}).items()), seed=seed,
+            logit_bias=list((p.logit_bias or {}).items()), seed=seed + index,
             logprobs=-1 if p.logprobs is None else p.logprobs,
             max_tokens=_UNLIMITED if p.max_tokens is None else p.max_tokens, stop_ids=stop_ids,
             stops=[s.encode() for s in p.stops], include_stop=p.include_stop_str_in_output,
             hidden_ids=ends if p.skip_special_tokens else [], min_tokens=p.min_tokens,
             bad_words=_core.bad_words(self.tokenizer._core, bad) if bad and self.tokenizer else [],
             allowed_ids=list(p.allowed_token_ids or ()), constraint=self._constraint(p),
-            cache_salt=salt)
+            cache_salt=salt, prompt_logprobs=p.prompt_logprobs or 0 if scores else -1)
 
     def _constraint(self, p: SamplingParams) -> Optional[_core.Constraint]:
         """Compiled once for equal texts, as long as it is among those used last."""

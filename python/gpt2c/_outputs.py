@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, Mapping, Optional, Sequence, Union
 
-from ._errors import UnsupportedError, UsageError
+from ._errors import UsageError
 
 FinishReason = Literal["stop", "length", "context"]
 
@@ -68,12 +68,9 @@ class SamplingParams:
     bad_words: Optional[Sequence[str]] = None  #: their tokens, alone and behind a space, never come
     allowed_token_ids: Optional[Sequence[int]] = None  #: the only ones that may be chosen
     structured_outputs: Optional[StructuredOutputsParams] = None
-    # Of vLLM's, but not here: anything but the default is refused.
-    prompt_logprobs: Optional[int] = None
+    prompt_logprobs: Optional[int] = None  #: as logprobs, of the prompt: a step for each token
 
     def __post_init__(self) -> None:
-        if self.prompt_logprobs is not None:
-            raise UnsupportedError("SamplingParams.prompt_logprobs is not supported; leave it out")
         if self.min_tokens < 0 or (self.max_tokens is not None
                                    and self.min_tokens > self.max_tokens):
             raise UsageError(f"min_tokens is {self.min_tokens}; it goes from 0 to max_tokens")
@@ -85,6 +82,8 @@ class SamplingParams:
             raise UsageError(f"max_tokens is {self.max_tokens}; at least one is needed")
         if self.logprobs is not None and self.logprobs < 0:
             raise UsageError(f"logprobs is {self.logprobs}; it is at least 0")
+        if self.prompt_logprobs is not None and self.prompt_logprobs < 0:
+            raise UsageError(f"prompt_logprobs is {self.prompt_logprobs}; it is at least 0")
         if self.seed is not None and not 0 <= self.seed + self.n - 1 < 2**64:
             raise UsageError(f"seed is {self.seed}; it goes from 0 to 2**64 - n")
         if any(not s for s in self.stops):
@@ -145,6 +144,8 @@ class RequestOutput:
     prompt: Optional[str]
     prompt_token_ids: list[int]
     outputs: list[CompletionOutput]
+    #: Of each token of the prompt, where SamplingParams asks for it; nothing is before the first.
+    prompt_logprobs: Optional[list[Optional[dict[int, Logprob]]]] = None
 
     @property
     def finished(self) -> bool:

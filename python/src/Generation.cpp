@@ -34,6 +34,10 @@ Generation::Generation(SessionPtr session, std::shared_ptr<const rt::Tokenizer> 
       requests_(std::move(requests)), slide_(slide), engine_(engine), running_(requests_.size()) {
   for (size_t i = 0; i < requests_.size(); ++i) {
     requests_[i].tokenizer = tokenizer_.get();
+    if (!engine_ && requests_[i].promptLogprobs >= 0)
+      throw StatusError({rt::Code::Unsupported,
+                         "prompt_logprobs are the engine's: the plan has none on this device, or "
+                         "answers slide"});
     if (rt::Status s = engine_ ? engine_->check(requests_[i]) : rt::Status(); !s.ok())
       throw StatusError({s.code(), "answer " + std::to_string(i + 1) + " of " +
                                        std::to_string(requests_.size()) + ": " + s.message()});
@@ -59,12 +63,14 @@ Generation::~Generation() {
 void Generation::submit() {
   for (size_t i = 0; i < requests_.size(); ++i)
     ids_.push_back(
-        engine_->submit(requests_[i], [this, i](const rt::Update &update) { take(i, update); }).id);
+        engine_
+            ->submit(requests_[i], [this, i](rt::Update &&update) { take(i, std::move(update)); })
+            .id);
 }
 
 /// On the engine's thread.
-void Generation::take(size_t index, const rt::Update &update) {
-  rt::AnswerPiece piece{.choice = update.choice, .text = update.text};
+void Generation::take(size_t index, rt::Update &&update) {
+  rt::AnswerPiece piece{.choice = std::move(update.choice), .text = std::move(update.text)};
   if (update.ending) {
     piece.finish = update.ending->reason;
     piece.stopToken = update.ending->stopToken;
@@ -72,7 +78,7 @@ void Generation::take(size_t index, const rt::Update &update) {
   }
   const bool failed = piece.finish == rt::Finish::Failed;
   if (!failed)
-    push(index, std::move(piece));
+    push(index, std::move(piece), std::move(update.prompt));
   if (!update.ending)
     return;
   std::lock_guard lock(mutex_);
@@ -137,12 +143,12 @@ bool Generation::onToken(size_t index, const rt::Choice &choice) {
   return !answers_[index].ended();
 }
 
-void Generation::push(size_t index, rt::AnswerPiece piece) {
+void Generation::push(size_t index, rt::AnswerPiece piece, std::vector<rt::Choice> prompt) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
   std::lock_guard lock(mutex_);
   if (cancelled_)
     return;
-  events_.push_back({index, std::move(piece), seconds.count()});
+  events_.push_back({index, std::move(piece), std::move(prompt), seconds.count()});
   wake();
 }
 

@@ -21,7 +21,8 @@ using Request = rt::Request;
 struct Event {
   size_t request = 0;
   rt::AnswerPiece piece = {};
-  double seconds = 0; ///< from when the generation was asked for until this
+  std::vector<rt::Choice> prompt = {}; ///< as of rt::Update
+  double seconds = 0;                  ///< from when the generation was asked for until this
 };
 
 /// Gives the requests to the session's engine, together with those of other generations; where the
@@ -59,10 +60,10 @@ public:
 
 private:
   void submit();
-  void take(size_t index, const rt::Update &update);
+  void take(size_t index, rt::Update &&update);
   void run();
   bool onToken(size_t index, const rt::Choice &choice);
-  void push(size_t index, rt::AnswerPiece piece);
+  void push(size_t index, rt::AnswerPiece piece, std::vector<rt::Choice> prompt = {});
   void finish(rt::Status status);
   void wake();
 

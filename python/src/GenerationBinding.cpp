@@ -54,13 +54,24 @@ std::vector<Event> nextEvents(Generation &g) {
   throw nb::python_error();
 }
 
+nb::list topOf(const rt::Choice &choice) {
+  nb::list top;
+  for (const rt::TokenLogprob &t : choice.top)
+    top.append(nb::make_tuple(t.token, t.logprob));
+  return top;
+}
+
 nb::object logprobs(const Event &e) {
   if (!e.piece.choice)
     return nb::none();
-  nb::list top;
-  for (const rt::TokenLogprob &t : e.piece.choice->top)
-    top.append(nb::make_tuple(t.token, t.logprob));
-  return nb::make_tuple(e.piece.choice->logprob, top);
+  return nb::make_tuple(e.piece.choice->logprob, topOf(*e.piece.choice));
+}
+
+nb::list promptLogprobs(const Event &e) {
+  nb::list tokens;
+  for (const rt::Choice &scored : e.prompt)
+    tokens.append(nb::make_tuple(scored.token, scored.logprob, topOf(scored)));
+  return tokens;
 }
 
 /// What an answer may say, compiled.
@@ -121,7 +132,7 @@ void bindRequest(nb::module_ &m) {
              uint64_t seed, int32_t logprobs, int64_t maxTokens, std::vector<int32_t> stopIds,
              const std::vector<nb::bytes> &stops, bool includeStop, std::vector<int32_t> hidden,
              int64_t minTokens, std::vector<rt::Tokens> badWords, std::vector<int32_t> allowed,
-             const ConstraintPtr &constraint, std::string salt) {
+             const ConstraintPtr &constraint, std::string salt, int32_t promptLogprobs) {
             new (self) Request();
             self->prompt = std::move(prompt);
             self->sampling = {.temperature = temperature,
@@ -146,6 +157,7 @@ void bindRequest(nb::module_ &m) {
             self->hiddenTokens = std::move(hidden);
             self->minTokens = minTokens;
             self->cacheSalt = std::move(salt);
+            self->promptLogprobs = promptLogprobs;
           },
           nb::kw_only(), nb::arg("prompt"), nb::arg("temperature"), nb::arg("top_k"),
           nb::arg("top_p"), nb::arg("min_p"), nb::arg("repetition_penalty"),
@@ -153,7 +165,7 @@ void bindRequest(nb::module_ &m) {
           nb::arg("seed"), nb::arg("logprobs"), nb::arg("max_tokens"), nb::arg("stop_ids"),
           nb::arg("stops"), nb::arg("include_stop"), nb::arg("hidden_ids"), nb::arg("min_tokens"),
           nb::arg("bad_words"), nb::arg("allowed_ids"), nb::arg("constraint").none(),
-          nb::arg("cache_salt"));
+          nb::arg("cache_salt"), nb::arg("prompt_logprobs"));
 }
 
 } // namespace
@@ -169,6 +181,9 @@ void bindGeneration(nb::module_ &m) {
                    })
       .def_prop_ro("logprobs", &logprobs,
                    nb::sig("def logprobs(self) -> tuple[float, list[tuple[int, float]]] | None"))
+      .def_prop_ro("prompt_logprobs", &promptLogprobs,
+                   nb::sig("def prompt_logprobs(self) -> "
+                           "list[tuple[int, float, list[tuple[int, float]]]]"))
       .def_prop_ro(
           "text",
           [](const Event &e) { return nb::bytes(e.piece.text.data(), e.piece.text.size()); })

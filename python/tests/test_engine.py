@@ -4,6 +4,7 @@ import json
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpt2c
@@ -158,3 +159,20 @@ def test_a_tokenizer_of_transformers(plan: gpt2c.Plan, tmp_path: Any) -> None:
                                         *plan.tokenizer.encode("The river")]
     with pytest.raises(gpt2c.UsageError, match="not a int"):
         gpt2c.LLM(plan, DEVICE, tokenizer=7)
+
+
+def test_prompts_are_scored(llm: gpt2c.LLM) -> None:
+    """As log softmax in double of the logits that the session gives says, for two prompts."""
+    params = SamplingParams(n=2, temperature=0, max_tokens=2, prompt_logprobs=3)
+    for out in llm.generate(["The river ran past the old mill.", "a"], params):
+        ids, scored = out.prompt_token_ids, out.prompt_logprobs
+        assert scored and scored[0] is None and len(scored) == len(ids)
+        logits = llm.session.logits([ids])[0].astype(np.float64)
+        for row, token, told in zip(logits, ids[1:], scored[1:]):
+            expected = row - np.log(np.sum(np.exp(row - row.max()))) - row.max()
+            best = np.argsort(-expected)[:3].tolist()
+            assert told and set(told) == {token, *best}
+            for t, one in told.items():
+                assert abs(one.logprob - expected[t]) < 1e-4
+            assert [told[t].rank for t in best] == [1, 2, 3]
+    assert llm.generate("a", SamplingParams(temperature=0))[0].prompt_logprobs is None

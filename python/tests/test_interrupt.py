@@ -178,10 +178,12 @@ def test_errors_reach_those_who_wait(llm: gpt2c.LLM) -> None:
             (["a", "b"], [SamplingParams()], "1 sets of sampling parameters are given for 2")):
         with pytest.raises(gpt2c.UsageError, match=words):
             llm.generate(prompts, params)
-    with pytest.raises(gpt2c.UnsupportedError, match="prompt_logprobs is not supported"):
-        SamplingParams(prompt_logprobs=1)
-    for name, wrong in (("n", 0), ("max_tokens", 0), ("logprobs", -1), ("seed", -1), ("stop", ""),
-                        ("min_tokens", 17), ("allowed_token_ids", [])):
+    with pytest.raises(gpt2c.UnsupportedError, match="prompt_logprobs are the engine's"):
+        llm.generate("a", SamplingParams(prompt_logprobs=1), slide=4)
+    with pytest.raises(gpt2c.UsageError, match="prompt_logprobs is 1000"):
+        llm.generate("a", SamplingParams(prompt_logprobs=1000))
+    for name, wrong in (("n", 0), ("max_tokens", 0), ("logprobs", -1), ("prompt_logprobs", -1),
+                        ("seed", -1), ("stop", ""), ("min_tokens", 17), ("allowed_token_ids", [])):
         more: Any = {name: wrong}
         with pytest.raises(gpt2c.UsageError, match=name):
             SamplingParams(**more)

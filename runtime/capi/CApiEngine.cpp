@@ -14,6 +14,7 @@ struct gpt2c_engine {
   /// Of the last poll: what its pointers lead to.
   Update update = {};
   std::vector<gpt2c_logprob> top = {};
+  std::vector<gpt2c_scored_token> prompt = {};
 };
 
 static_assert(GPT2C_REFUSED_PROMPT == int(Refusal::Prompt) &&
@@ -92,6 +93,10 @@ static Result<Request> requestOf(const gpt2c_engine *engine, const gpt2c_request
   if (r.cache_salt)
     out.cacheSalt = r.cache_salt;
   out.sampling = sampling.take();
+  if (r.score_prompt)
+    out.promptLogprobs = r.prompt_top;
+  else if (r.prompt_top)
+    return {Code::Usage, "prompt_top needs score_prompt"};
   if (r.stop_token_count)
     out.stopTokens.assign(r.stop_tokens, r.stop_tokens + r.stop_token_count);
   out.fillsContext = r.fill_context != 0;
@@ -137,15 +142,39 @@ gpt2c_status gpt2c_engine_step(gpt2c_engine *engine, int32_t *idle) {
   });
 }
 
-static gpt2c_update updateOf(const Update &u, const std::vector<gpt2c_logprob> &top) {
+/// What an update's pointers lead to, beside the update itself.
+static void keepLists(gpt2c_engine &engine) {
+  const Update &u = engine.update;
+  engine.top.clear();
+  engine.prompt.clear();
+  auto add = [&](const Choice &choice) {
+    for (const TokenLogprob &t : choice.top)
+      engine.top.push_back({t.token, t.logprob});
+  };
+  if (u.choice)
+    add(*u.choice);
+  for (const Choice &scored : u.prompt)
+    add(scored);
+  const gpt2c_logprob *top = engine.top.data() + (u.choice ? u.choice->top.size() : 0);
+  for (const Choice &scored : u.prompt) {
+    const size_t count = scored.top.size();
+    engine.prompt.push_back({scored.token, scored.logprob, count ? top : nullptr, count});
+    top += count;
+  }
+}
+
+static gpt2c_update updateOf(const gpt2c_engine &engine) {
+  const Update &u = engine.update;
   gpt2c_update out = GPT2C_UPDATE_INIT;
   out.id = u.id;
   if (u.choice) {
     out.token = u.choice->token;
     out.logprob = u.choice->logprob;
-    out.top = top.empty() ? nullptr : top.data();
-    out.top_count = top.size();
+    out.top_count = u.choice->top.size();
+    out.top = out.top_count ? engine.top.data() : nullptr;
   }
+  out.prompt_count = engine.prompt.size();
+  out.prompt = out.prompt_count ? engine.prompt.data() : nullptr;
   out.text = u.text.c_str();
   out.text_bytes = u.text.size();
   if (u.ending) {
@@ -175,11 +204,8 @@ static Status give(gpt2c_engine *engine, gpt2c_update *update, int32_t *found, F
   if (!*found)
     return {};
   engine->update = std::move(**taken);
-  engine->top.clear();
-  if (engine->update.choice)
-    for (const TokenLogprob &t : engine->update.choice->top)
-      engine->top.push_back({t.token, t.logprob});
-  return writeStruct(updateOf(engine->update, engine->top), update, "update");
+  keepLists(*engine);
+  return writeStruct(updateOf(*engine), update, "update");
 }
 
 gpt2c_status gpt2c_engine_poll(gpt2c_engine *engine, gpt2c_update *update, int32_t *found) {

@@ -36,6 +36,8 @@ protected:
     std::string text;
     std::vector<double> logprobs;
     size_t top = 0;
+    std::vector<std::pair<int32_t, double>> prompt;
+    std::vector<gpt2c_logprob> promptTop; ///< of all its tokens
     gpt2c_update last = GPT2C_UPDATE_INIT;
   };
 
@@ -52,6 +54,10 @@ protected:
           a.top = update.top_count;
         }
         a.text.append(update.text, update.text_bytes);
+        for (const gpt2c_scored_token &t : std::span(update.prompt, update.prompt_count)) {
+          a.prompt.emplace_back(t.token, t.logprob);
+          a.promptTop.insert(a.promptTop.end(), t.top, t.top + t.top_count);
+        }
         a.last = update;
       }
     }
@@ -103,6 +109,39 @@ TEST_F(CApiEngine, AnswersRequests) {
   EXPECT_EQ(stats.new_tokens, 13);
   EXPECT_EQ(stats.pages, 20);
   EXPECT_EQ(stats.pages_used, 0);
+}
+
+// By log softmax in double of the logits that the toy draws.
+TEST_F(CApiEngine, ScoresPrompts) {
+  const Tokens prompt{9, 2, 7, 7, 30};
+  gpt2c_request request = GPT2C_REQUEST_INIT;
+  request.tokens = prompt.data();
+  request.token_count = prompt.size();
+  request.max_tokens = 2;
+  request.prompt_top = 2;
+  uint64_t a = 0;
+  expectError(gpt2c_engine_submit(engine_, &request, &a, nullptr), GPT2C_USAGE, "score_prompt");
+  request.score_prompt = 1;
+  ASSERT_EQ(gpt2c_engine_submit(engine_, &request, &a, nullptr), GPT2C_OK) << gpt2c_last_error();
+  Answer answer = std::move(runAll()[a]);
+  EXPECT_EQ(answer.tokens, alone(prompt, 2));
+  ASSERT_EQ(answer.prompt.size(), 4u);
+  ASSERT_EQ(answer.promptTop.size(), 8u);
+  const toy::PagedBackend backend(shape_);
+  for (size_t i = 0; i < 4; ++i) {
+    const std::vector<float> logits = backend.logitsOf(std::span(prompt).first(i + 1));
+    double sum = 0;
+    for (const float l : logits)
+      sum += std::exp(double(l));
+    const auto best = std::ranges::max_element(logits);
+    EXPECT_EQ(answer.prompt[i].first, prompt[i + 1]);
+    EXPECT_NEAR(answer.prompt[i].second, logits[size_t(prompt[i + 1])] - std::log(sum), 1e-5);
+    EXPECT_EQ(answer.promptTop[2 * i].token, best - logits.begin());
+    EXPECT_NEAR(answer.promptTop[2 * i].logprob, *best - std::log(sum), 1e-5);
+    EXPECT_LE(answer.promptTop[2 * i + 1].logprob, answer.promptTop[2 * i].logprob);
+  }
+  request.prompt_top = 1000;
+  expectError(gpt2c_engine_submit(engine_, &request, &a, nullptr), GPT2C_USAGE, "prompt_logprobs");
 }
 
 TEST_F(CApiEngine, KeepsTokensAway) {
