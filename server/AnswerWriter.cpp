@@ -1,7 +1,6 @@
 #include "server/AnswerWriter.h"
 
 #include "runtime/text/Utf8.h"
-#include "server/Json.h"
 #include "server/RandomId.h"
 
 #include <algorithm>
@@ -20,7 +19,7 @@ int64_t charactersOf(std::string_view text) {
 AnswerWriter::AnswerWriter(const Model &model, GenerationRequest asked, int32_t streamInterval)
     : model_(model), asked_(std::move(asked)), interval_(streamInterval),
       id_(randomId(asked_.chat ? "chatcmpl-" : "cmpl-")), created_(std::time(nullptr)),
-      choices_(asked_.choices()) {
+      eventHead_(headOf(true)), choices_(asked_.choices()) {
   for (Choice &c : choices_)
     c.tools = ToolStream(asked_.tools);
 }
@@ -48,6 +47,7 @@ void AnswerWriter::take(size_t choice, const rt::Update &update) {
   if (asked_.dropsAnswer)
     return;
   if (update.choice) {
+    ++c.newTokens;
     ++c.unwritten;
     if (asked_.logprobs())
       c.tokens.push_back({*update.choice});
@@ -120,15 +120,21 @@ void AnswerWriter::writeEnding(JsonWriter &w, const Choice &c) const {
     w.null();
 }
 
-void AnswerWriter::writeUsage(JsonWriter &w) const {
+void AnswerWriter::writeUsage(JsonWriter &w, int64_t promptTokens, int64_t newTokens) {
   w.key("usage").object();
-  w.key("prompt_tokens").integer(promptTokens());
-  w.key("completion_tokens").integer(newTokens());
-  w.key("total_tokens").integer(promptTokens() + newTokens());
+  w.key("prompt_tokens").integer(promptTokens);
+  w.key("completion_tokens").integer(newTokens);
+  w.key("total_tokens").integer(promptTokens + newTokens);
+}
+
+void AnswerWriter::writeUsage(JsonWriter &w) const {
+  writeUsage(w, promptTokens(), newTokens());
   w.key("prompt_tokens_details").object().key("cached_tokens").integer(cachedTokens()).end().end();
 }
 
-void AnswerWriter::writeHead(JsonWriter &w, bool event) const {
+/// What all that is told of an answer begins with.
+JsonWriter AnswerWriter::headOf(bool event) const {
+  JsonWriter w;
   w.object().key("id").text(id_).key("object");
   if (asked_.chat)
     w.text(event ? "chat.completion.chunk" : "chat.completion");
@@ -136,6 +142,7 @@ void AnswerWriter::writeHead(JsonWriter &w, bool event) const {
     w.text("text_completion");
   w.key("created").integer(created_).key("model").text(asked_.model);
   w.key("system_fingerprint").text(model_.fingerprint());
+  return w;
 }
 
 /// Its text; of bytes that are none, bytes:\xe2\x80 as OpenAI has it; without a tokenizer its id.
@@ -311,8 +318,7 @@ void AnswerWriter::writeMessage(JsonWriter &w, size_t index, const Choice &c) co
 }
 
 std::string AnswerWriter::whole() const {
-  JsonWriter w;
-  writeHead(w, false);
+  JsonWriter w = headOf(false);
   w.key("choices").array();
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice c = choices_[i];
@@ -347,8 +353,7 @@ bool AnswerWriter::isDue(const Choice &c) const {
 }
 
 std::string AnswerWriter::event(size_t index, Choice &c) {
-  JsonWriter w;
-  writeHead(w, true);
+  JsonWriter w = eventHead_;
   w.key("choices").array();
   if (asked_.chat) {
     w.object().key("index").integer(int64_t(index)).key("delta").object();
@@ -369,8 +374,12 @@ std::string AnswerWriter::event(size_t index, Choice &c) {
     writeCompletion(w, index, c);
   }
   w.end();
-  if (asked_.includeUsage)
+  if (asked_.eachHasUsage) {
+    writeUsage(w, int64_t(promptOf(index).tokens.size()), c.newTokens);
+    w.end();
+  } else if (asked_.includeUsage) {
     w.key("usage").null();
+  }
   w.end();
   c.written = true;
   c.callsWritten += int32_t(c.calls.size());
@@ -395,8 +404,7 @@ std::string AnswerWriter::events() {
 std::string AnswerWriter::lastEvents() const {
   std::string out;
   if (asked_.includeUsage) {
-    JsonWriter w;
-    writeHead(w, true);
+    JsonWriter w = eventHead_;
     w.key("choices").array().end();
     writeUsage(w);
     w.end();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "server/GenerationRequest.h"
+#include "server/Json.h"
 
 #include <optional>
 #include <string>
@@ -46,7 +47,8 @@ private:
     std::vector<Token> prompt; ///< where its log probabilities are asked for
     std::optional<rt::Ending> ending;
     ToolStream tools{ToolFormat::None};
-    int32_t unwritten = 0; ///< tokens
+    int64_t newTokens = 0; ///< so far
+    int32_t unwritten = 0; ///< of these
     int64_t textOffset = 0;
     int32_t callsWritten = 0; ///< of earlier events
     bool begun = false, called = false;
@@ -56,8 +58,9 @@ private:
   const Prompt &promptOf(size_t choice) const { return asked_.prompts[choice / size_t(asked_.n)]; }
   bool isDue(const Choice &c) const;
   std::string finishReason(const Choice &c) const;
-  void writeHead(JsonWriter &w, bool event) const;
+  JsonWriter headOf(bool event) const;
   void writeEnding(JsonWriter &w, const Choice &c) const;
+  static void writeUsage(JsonWriter &w, int64_t promptTokens, int64_t newTokens);
   void writeUsage(JsonWriter &w) const;
   void writeTokenText(JsonWriter &w, int32_t token) const;
   void writeTop(JsonWriter &w, const Token &token) const;
@@ -76,6 +79,7 @@ private:
   const int32_t interval_;
   const std::string id_;
   const int64_t created_;
+  const JsonWriter eventHead_; ///< what all events begin with
   std::vector<Choice> choices_;
 };
 

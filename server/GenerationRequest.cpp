@@ -84,9 +84,10 @@ void readStream(Fields &f, GenerationRequest &r) {
     return f.fail("stream_options", "stream_options must be an object");
   Fields inner(options->get_object());
   inner.boolean("include_usage", r.includeUsage);
-  inner.refuse("continuous_usage_stats", "false", "usage comes once, behind the last token");
+  inner.boolean("continuous_usage_stats", r.eachHasUsage);
   inner.ignore({"include_obfuscation"});
   inner.finish();
+  r.eachHasUsage = r.eachHasUsage && r.includeUsage; // without it there is none, as in vLLM
   if (inner.error())
     f.fail("stream_options", "stream_options: " + inner.error()->message);
 }

@@ -40,6 +40,7 @@ struct GenerationRequest {
   bool promptLogprobs = false; ///< told in vLLM's form, beside those of echo
   bool tokenIds = false;       ///< return_token_ids
   bool stream = false, includeUsage = false;
+  bool eachHasUsage = false; ///< events say what their choice has come to, too
   /// What the answer is to be, and the field that says so; compileGrammar() has not been there.
   std::optional<rt::GrammarText> grammar = {};
   std::string grammarField = {};

@@ -4,6 +4,8 @@
 #include "server/AnswerWriter.h"
 #include "server/Fields.h"
 
+#include <array>
+
 namespace gpt2c::serve {
 namespace {
 
@@ -262,6 +264,42 @@ TEST_F(ServiceTest, ChatsAreRendered) {
   }
   EXPECT_EQ(content, textOf(choice.at("message").at("content")));
   EXPECT_EQ(events.back().at("usage").at("total_tokens"), got.at("usage").at("total_tokens"));
+  EXPECT_TRUE(events.front().at("usage").is_null());
+}
+
+// Each event says how far its own choice is, the last one what all of them came to.
+TEST_F(ServiceTest, UsageComesWithEachEventWhereThatIsAskedFor) {
+  open();
+  for (const bool included : {true, false}) {
+    auto client = ask(post(
+        "/v1/completions",
+        {{"prompt", {"ab", "cde"}},
+         {"n", 2},
+         {"max_tokens", 5},
+         {"ignore_eos", true},
+         {"return_token_ids", true},
+         {"stream", true},
+         {"stream_options", {{"include_usage", included}, {"continuous_usage_stats", true}}}}));
+    client->wait();
+    std::vector<json::value> events = eventsOf(client->body);
+    if (included) {
+      EXPECT_EQ(events.back().at("usage").at("completion_tokens").as_int64(), 20);
+      EXPECT_EQ(events.back().at("usage").at("prompt_tokens").as_int64(), 5);
+      events.pop_back();
+    }
+    std::array<int64_t, 4> told{};
+    for (const json::value &event : events) {
+      EXPECT_EQ(event.as_object().contains("usage"), included);
+      const json::value &choice = event.at("choices").at(0);
+      const auto index = size_t(choice.at("index").as_int64());
+      told[index] += int64_t(choice.at("token_ids").as_array().size());
+      if (!included)
+        continue;
+      EXPECT_EQ(event.at("usage").at("completion_tokens").as_int64(), told[index]);
+      EXPECT_EQ(event.at("usage").at("prompt_tokens").as_int64(), index < 2 ? 2 : 3);
+    }
+    EXPECT_EQ(told, (std::array<int64_t, 4>{5, 5, 5, 5}));
+  }
 }
 
 TEST_F(ServiceTest, WhatCannotWorkIsSaid) {
