@@ -1,5 +1,6 @@
 #include "server/Connection.h"
 
+#include <boost/asio/defer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
 
@@ -46,6 +47,8 @@ void ConnectionSet::closeIdle() {
 Connection::Connection(ConnectionSet &set, tcp::socket socket)
     : set_(set), stream_(std::move(socket)), timer_(stream_.get_executor()),
       buffer_(set.options.maxHeaderBytes + 65536) {
+  beast::error_code ignored;
+  stream_.socket().non_blocking(true, ignored); // sendNow() waits for nobody
   set_.add(this);
 }
 
@@ -235,12 +238,15 @@ static void addChunk(std::string &to, std::string_view part, bool chunked) {
   to += "\r\n";
 }
 
-void Connection::write(std::string part, std::function<void()> written) {
+bool Connection::write(std::string part, std::function<void()> written) {
   if (closed_)
-    return;
+    return false;
   addChunk(queued_, part, chunked_);
+  if (sendNow())
+    return true;
   written_.push_back(std::move(written));
   flush();
+  return false;
 }
 
 void Connection::end(std::string last) {
@@ -252,9 +258,22 @@ void Connection::end(std::string last) {
   flush();
 }
 
+/// What is queued mostly goes into the socket's buffer whole: without a timer, and without another
+/// turn of this thread of control. Errors are left to who waits for a write.
+bool Connection::sendNow() {
+  if (closed_ || !sending_.empty())
+    return false;
+  beast::error_code error;
+  const size_t sent = stream_.socket().write_some(net::buffer(queued_), error);
+  queued_.erase(0, error ? 0 : sent);
+  return !error && queued_.empty();
+}
+
 void Connection::flush() {
   if (closed_ || !sending_.empty() || queued_.empty())
     return;
+  if (sendNow())
+    return settle();
   sending_.swap(queued_);
   writing_.swap(written_);
   stream_.expires_after(set_.options.writeTimeout);
@@ -273,6 +292,13 @@ void Connection::flushed() {
     written();
   if (!queued_.empty())
     return flush();
+  settle();
+}
+
+/// All that was queued has gone.
+void Connection::settle() {
+  if (queued_.capacity() > 65536)
+    queued_ = {};
   if (!last_ || closed_)
     return;
   last_ = false;
@@ -297,7 +323,8 @@ void Connection::linger() {
 //===-- ends --------------------------------------------------------------------------------===//
 
 void Connection::post(std::function<void()> work) {
-  net::post(stream_.get_executor(), std::move(work));
+  // From a thread of the server it is that one's next work, which wakes nobody up.
+  net::defer(stream_.get_executor(), std::move(work));
 }
 
 void Connection::onGone(std::function<void()> gone) {

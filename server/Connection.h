@@ -55,7 +55,7 @@ public:
   void post(std::function<void()> work) override;
   void send(HttpResponse response) override;
   void begin(HttpResponse head) override;
-  void write(std::string part, std::function<void()> written) override;
+  bool write(std::string part, std::function<void()> written) override;
   void end(std::string last) override;
   void abort() override;
   void onGone(std::function<void()> gone) override;
@@ -70,8 +70,10 @@ private:
   void failToRead(beast::error_code error);
   void refuse(HttpResponse response);
   std::string headOf(const HttpResponse &response, bool stream) const;
+  bool sendNow();
   void flush();
   void flushed();
+  void settle();
   void linger();
   void watch();
   void lost();

@@ -8,31 +8,6 @@ namespace gpt2c::serve {
 
 static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-void Mailbox::put(Item item) {
-  std::lock_guard lock(mutex_);
-  if (!wake_)
-    return;
-  const bool ends = item.update.ending.has_value();
-  items_.push_back(std::move(item));
-  if (!woken_ && (ends || items_.size() >= enough_)) {
-    woken_ = true;
-    enough_ = interval_;
-    wake_();
-  }
-}
-
-void Mailbox::close() {
-  std::lock_guard lock(mutex_);
-  wake_ = nullptr;
-  items_.clear();
-}
-
-std::vector<Mailbox::Item> Mailbox::take() {
-  std::lock_guard lock(mutex_);
-  woken_ = false;
-  return std::exchange(items_, {});
-}
-
 Exchange::Exchange(Service &service, std::shared_ptr<Model> model, GenerationRequest asked,
                    HttpRequest http, std::shared_ptr<Responder> responder)
     : service_(service), model_(std::move(model)), http_(std::move(http)),
@@ -103,14 +78,16 @@ std::optional<ApiError> Exchange::submit(size_t choice) {
     return errorOf(verdict.refusal, verdict.status);
   service_.metrics_->queuedTokens.fetch_add(tokens);
   rt::Submitted submitted = model_->engine().submit(
-      std::move(request), [mailbox = mailbox_, choice, metrics = service_.metrics_, tokens,
-                           waits = true](const rt::Update &update) mutable {
+      std::move(request),
+      [mailbox = mailbox_, delivery = service_.delivery_, choice, metrics = service_.metrics_,
+       tokens, waits = true](rt::Update &&update) mutable {
         if (std::exchange(waits, false))
           metrics->queuedTokens.fetch_sub(tokens);
         if (update.choice)
           metrics->newTokensTotal.fetch_add(1, std::memory_order_relaxed);
-        mailbox->put({choice, update, Clock::now()});
-      });
+        delivery->put(mailbox, choice, std::move(update));
+      },
+      service_.flush_);
   if (submitted) {
     ids_.push_back(submitted.id);
     return std::nullopt;
@@ -187,9 +164,12 @@ void Exchange::write() {
   std::string events = writer_.events();
   if (events.empty())
     return;
-  writing_ = true;
+  send(std::move(events));
+}
+
+void Exchange::send(std::string part) {
   lastWrite_ = Clock::now();
-  responder_->write(std::move(events), [self = shared_from_this()] {
+  writing_ = !responder_->write(std::move(part), [self = shared_from_this()] {
     self->writing_ = false;
     self->pump();
   });
@@ -314,14 +294,8 @@ void Exchange::tick() {
     }
   }
   if (writer_.asked().stream && ping.count()) {
-    if (now - lastWrite_ >= ping && !writing_) {
-      lastWrite_ = now;
-      writing_ = true;
-      responder_->write(": ping\n\n", [self = shared_from_this()] {
-        self->writing_ = false;
-        self->pump();
-      });
-    }
+    if (now - lastWrite_ >= ping && !writing_)
+      send(": ping\n\n");
     const Clock::time_point due = std::max(lastWrite_, now - ping + milliseconds(1)) + ping;
     next = next ? std::min(*next, due) : due;
   }

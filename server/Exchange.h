@@ -1,41 +1,12 @@
 // One request of generation on its way: its choices in the engine, what came of them, and the
-// answer that is written of that. All but Mailbox is used on the connection's thread of control
-// alone.
+// answer that is written of that. It is used on the connection's thread of control alone.
 #pragma once
 
 #include "server/AnswerWriter.h"
+#include "server/Mailbox.h"
 #include "server/Service.h"
 
 namespace gpt2c::serve {
-
-using Clock = std::chrono::steady_clock;
-
-/// What the engine's thread puts in and a connection takes out.
-class Mailbox {
-public:
-  struct Item {
-    size_t choice;
-    rt::Update update;
-    Clock::time_point at;
-  };
-
-  /// `wake` is called once until the next take(): when an ending is there, or so many items,
-  /// `first` the first time and `interval` later.
-  Mailbox(std::function<void()> wake, size_t first, size_t interval)
-      : wake_(std::move(wake)), enough_(first), interval_(interval) {}
-  void put(Item item);
-  std::vector<Item> take();
-  /// Nothing is kept from now on and `wake` not called any more.
-  void close();
-
-private:
-  std::mutex mutex_; ///< of what follows; held while wake_ is called
-  std::function<void()> wake_;
-  std::vector<Item> items_;
-  size_t enough_;
-  const size_t interval_;
-  bool woken_ = false;
-};
 
 class Exchange : public std::enable_shared_from_this<Exchange> {
 public:
@@ -65,6 +36,7 @@ private:
   void count(size_t choice, const Mailbox::Item &item);
   void countEnd(size_t choice);
   void write();
+  void send(std::string part);
   void finish();
   void leave(int status);
   void sendSpans(int status);

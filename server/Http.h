@@ -41,8 +41,9 @@ public:
   virtual void send(HttpResponse response) = 0;
   /// Server-sent events follow.
   virtual void begin(HttpResponse head) = 0;
-  /// `written` is called when the next part can be taken, and never where the client has gone.
-  virtual void write(std::string part, std::function<void()> written) = 0;
+  /// True: the next part can be taken at once. Else `written` is called when it can, and never
+  /// where the client has gone.
+  virtual bool write(std::string part, std::function<void()> written) = 0;
   /// Behind `last` the stream ends.
   virtual void end(std::string last) = 0;
   /// The answer breaks off here.

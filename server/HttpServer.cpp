@@ -86,6 +86,9 @@ rt::Result<std::unique_ptr<HttpServer>> HttpServer::listen(Service &service, Htt
   if (error)
     return {rt::Code::Io, "cannot listen at " + at + ": " + error.message()};
   impl->accept();
+  service.delivery().dealtOutBy([context = &impl->context](std::function<void()> work) {
+    net::post(*context, std::move(work));
+  });
   for (int i = 0; i < impl->shared.options.threads; ++i)
     impl->threads.emplace_back([context = &impl->context] { context->run(); });
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
@@ -95,6 +98,7 @@ HttpServer::~HttpServer() {
   impl_->context.stop();
   for (std::thread &thread : impl_->threads)
     thread.join();
+  impl_->shared.service.delivery().dealtOutBy(nullptr);
   impl_->shared.service.closeAll();
 }
 

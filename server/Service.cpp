@@ -22,7 +22,8 @@ bool equalInConstantTime(std::string_view a, std::string_view b) {
 }
 
 Service::Service(ServiceOptions options)
-    : options_(std::move(options)),
+    : options_(std::move(options)), flush_(std::make_shared<const std::function<void()>>(
+                                        [delivery = delivery_] { delivery->flush(); })),
       spans_(options_.spans ? std::make_unique<SpanSender>(*options_.spans, *metrics_) : nullptr) {}
 Service::~Service() = default;
 

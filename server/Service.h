@@ -3,6 +3,7 @@
 
 #include "server/GenerationRequest.h"
 #include "server/Http.h"
+#include "server/Mailbox.h"
 #include "server/Metrics.h"
 #include "server/Model.h"
 #include "server/WorkQueue.h"
@@ -62,6 +63,8 @@ public:
 
   /// Forgets them, where no responder is used any more.
   void closeAll();
+  /// Who brings what engines say to the responders.
+  Delivery &delivery() { return *delivery_; }
 
   /// What a request is told as soon as its head is known; nothing where its body is wanted.
   std::optional<HttpResponse> refuse(HttpRequest &head);
@@ -105,6 +108,8 @@ private:
   const ServiceOptions options_;
   /// The engine's threads count, too, and may end later.
   const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  const std::shared_ptr<Delivery> delivery_ = std::make_shared<Delivery>();
+  const rt::EngineThread::OnStep flush_;    ///< delivers a step
   const std::unique_ptr<SpanSender> spans_; ///< null: none are sent
   std::atomic<bool> draining_ = false;
   mutable std::mutex mutex_; ///< of what follows

@@ -24,7 +24,7 @@ Status EngineThread::check(const Request &request) const {
   return rt::check(request, limits(), int64_t(orders_.size()) + stats_.waiting).status;
 }
 
-Submitted EngineThread::submit(Request request, OnUpdate onUpdate) {
+Submitted EngineThread::submit(Request request, OnUpdate onUpdate, OnStep onStep) {
   RequestId id = 0;
   {
     std::lock_guard lock(mutex_);
@@ -32,25 +32,28 @@ Submitted EngineThread::submit(Request request, OnUpdate onUpdate) {
     if (verdict.refusal != Refusal::None)
       return {0, verdict.refusal, std::move(verdict.status)};
     id = ++lastId_;
-    orders_.push_back({id, std::move(request), std::move(onUpdate)});
+    orders_.push_back({std::move(request), {id, std::move(onUpdate), std::move(onStep)}});
   }
   changed_.notify_all();
   return {id, Refusal::None, {}};
 }
 
 /// The ending of a request that the engine never had.
-static Update neverBegun(RequestId id, const Request &request, Finish finish, Status status = {}) {
-  return {.id = id,
-          .ending = Ending{.reason = finish,
-                           .status = std::move(status),
-                           .promptTokens = int32_t(request.prompt.size())}};
+void EngineThread::tellNeverBegun(const Asked &asked, size_t promptTokens, Finish finish,
+                                  Status status) {
+  asked.onUpdate({.id = asked.id,
+                  .ending = Ending{.reason = finish,
+                                   .status = std::move(status),
+                                   .promptTokens = int32_t(promptTokens)}});
+  if (asked.onStep)
+    (*asked.onStep)();
 }
 
 void EngineThread::cancel(RequestId id) {
   Order order{};
   {
     std::lock_guard lock(mutex_);
-    auto it = std::ranges::find(orders_, id, &Order::id);
+    auto it = std::ranges::find(orders_, id, [](const Order &o) { return o.asked.id; });
     if (it == orders_.end()) {
       cancels_.push_back(id);
       return;
@@ -58,7 +61,7 @@ void EngineThread::cancel(RequestId id) {
     order = std::move(*it);
     orders_.erase(it);
   }
-  order.onUpdate(neverBegun(id, order.request, Finish::Caller));
+  tellNeverBegun(order.asked, order.request.prompt.size(), Finish::Caller);
 }
 
 EngineStats EngineThread::stats() const {
@@ -106,18 +109,18 @@ bool EngineThread::takeOrders(bool begins) {
     stats_.waiting += int32_t(orders.size());
   }
   for (Order &order : orders) {
-    const Request &request = order.request;
+    const size_t promptTokens = order.request.prompt.size();
     if (ending) {
-      order.onUpdate(neverBegun(order.id, request, Finish::Caller));
+      tellNeverBegun(order.asked, promptTokens, Finish::Caller);
       continue;
     }
-    Submitted submitted = engine_->submit(request);
+    Submitted submitted = engine_->submit(std::move(order.request));
     if (!submitted) {
-      order.onUpdate(neverBegun(order.id, request, Finish::Failed, std::move(submitted.status)));
+      tellNeverBegun(order.asked, promptTokens, Finish::Failed, std::move(submitted.status));
       continue;
     }
-    numbers_[order.id] = submitted.id;
-    asked_[submitted.id] = {order.id, std::move(order.onUpdate)};
+    numbers_[order.asked.id] = submitted.id;
+    asked_[submitted.id] = std::move(order.asked);
   }
   if (ending)
     for (auto [id, number] : numbers_)
@@ -136,13 +139,20 @@ void EngineThread::deliver() {
   }
   while (std::optional<Update> update = engine_->poll()) {
     auto it = asked_.find(update->id);
-    update->id = it->second.id;
-    it->second.onUpdate(*update);
-    if (!update->ending)
+    const RequestId id = it->second.id;
+    const bool ends = update->ending.has_value();
+    update->id = id;
+    if (it->second.onStep && std::ranges::count(told_, it->second.onStep) == 0)
+      told_.push_back(it->second.onStep);
+    it->second.onUpdate(std::move(*update));
+    if (!ends)
       continue;
-    numbers_.erase(update->id);
+    numbers_.erase(id);
     asked_.erase(it);
   }
+  for (const OnStep &onStep : told_)
+    (*onStep)();
+  told_.clear();
 }
 
 } // namespace gpt2c::rt

@@ -24,7 +24,10 @@ public:
   /// Gets every update of its request, in order; the last one has the ending. Called on the
   /// engine's thread, or by cancel() for a request that was not begun. It may call submit() and
   /// cancel(), takes no time, since all requests wait for it, and does not throw.
-  using OnUpdate = std::function<void(const Update &)>;
+  using OnUpdate = std::function<void(Update &&)>;
+  /// Called on the same thread behind the updates that come together, those of a step: once for all
+  /// requests that were submitted with it.
+  using OnStep = std::shared_ptr<const std::function<void()>>;
 
   /// `engine` has no callback, and is used by this thread alone from now on.
   explicit EngineThread(std::unique_ptr<Engine> engine, EngineTurns turns = {});
@@ -37,7 +40,7 @@ public:
   Status check(const Request &request) const;
   /// Takes the request or refuses it at once, without waiting for the device. Its updates may come
   /// before this returns.
-  Submitted submit(Request request, OnUpdate onUpdate);
+  Submitted submit(Request request, OnUpdate onUpdate, OnStep onStep = nullptr);
   /// Ends a request, which has its ending soon; nothing where it has ended.
   void cancel(RequestId id);
 
@@ -46,19 +49,21 @@ public:
   const EngineLimits &limits() const { return engine_->limits(); }
 
 private:
-  struct Order {
-    RequestId id;
-    Request request;
-    OnUpdate onUpdate;
-  };
   struct Asked {
     RequestId id; ///< the caller's
     OnUpdate onUpdate;
+    OnStep onStep;
+  };
+  struct Order {
+    Request request;
+    Asked asked;
   };
 
   void run();
   void turn();
   bool takeOrders(bool begins);
+  static void tellNeverBegun(const Asked &asked, size_t promptTokens, Finish finish,
+                             Status status = {});
   void deliver();
 
   const std::unique_ptr<Engine> engine_;
@@ -66,6 +71,7 @@ private:
   /// Of the thread alone: by the engine's number, and the engine's by the caller's.
   std::map<RequestId, Asked> asked_;
   std::map<RequestId, RequestId> numbers_;
+  std::vector<OnStep> told_; ///< whose requests have had updates
 
   mutable std::mutex mutex_; ///< of what follows
   std::condition_variable changed_;

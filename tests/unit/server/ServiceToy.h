@@ -68,13 +68,15 @@ public:
     response = std::move(head);
     begun = true;
   }
-  void write(std::string part, std::function<void()> written) override {
+  bool write(std::string part, std::function<void()> written) override {
     body += part;
-    ++parts;
+    if (++parts % 2 && !holdsWrites)
+      return true;
     if (holdsWrites)
       held.push_back(std::move(written));
     else
       post(std::move(written));
+    return false;
   }
   void end(std::string last) override {
     body += last;
