@@ -17,7 +17,6 @@ gpt2c-run and gpt2c-bench are found as the shell finds them; numpy and onnx make
 PyTorch, or a GPU for it, its rows are left out, which is said.
 """
 import argparse
-import importlib.util
 import json
 import pathlib
 import random
@@ -30,20 +29,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from common import sibling
+
 # layers, width, hidden, heads, heads of keys, vocabulary; where heads do not divide the width their
 # elements, and whether the vocabulary's product reads the token table
 SIZES = {"tiny": (2, 64, 176, 4, 2, 512), "small": (12, 768, 2048, 12, 4, 32000),
          "llama-3.2-1b": (16, 2048, 8192, 32, 8, 128256)}
 EPSILON, BASE = 1e-5, 500000.0
-
-
-def sibling(name):
-    """A script beside this one, as a module."""
-    path = pathlib.Path(__file__).with_name(name)
-    spec = importlib.util.spec_from_file_location(name.partition(".")[0].replace("-", "_"), path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def head_of(sizes):

@@ -42,25 +42,13 @@ import sys
 import threading
 import time
 
+from common import progress, run
+
 PARTS = ["start", "one", "rate", "schema", "health", "poisson", "overload", "disconnects", "memory",
          "peer"]
 QUICK = {"streams": 4, "tokens": 24, "requests": 12, "schema_streams": 2, "open": 24,
          "poisson_seconds": 4, "disconnects": 60, "memory_requests": 300}
 SCHEMA = {"type": "array", "items": {"type": "integer"}, "minItems": 400, "maxItems": 1000}
-
-
-def progress(text):
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
-def run(command, check=True):
-    progress(" ".join(map(str, command)))
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, check=False)
-    if done.returncode and check:
-        raise RuntimeError(f"exit code {done.returncode}: {' '.join(map(str, command))}\n"
-                           f"{done.stderr[-3000:]}")
-    return done
 
 
 def byte_alphabet():
@@ -455,7 +443,7 @@ def main():
         begun = time.perf_counter()
         try:
             getattr(bench, part)()
-        except Exception as error:  # the other parts still tell something
+        except (Exception, SystemExit) as error:  # the other parts still tell something
             bench.failed = True
             bench.notes.append(f"{part} failed: {error}")
         progress(f"{part}: {time.perf_counter() - begun:.1f} s")

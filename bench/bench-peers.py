@@ -28,21 +28,18 @@ first token that differs.
 import argparse
 import concurrent.futures
 import functools
-import importlib.util
 import json
 import pathlib
 import subprocess
 import sys
 import time
 
+from common import progress, sibling
+
 DEPTH, STEPS = 512, 32
 CONTEXT = 1088  # of a Llama
 PROMPT, GENERATED = 48, 16  # of the check
 PEER_DTYPES = {"fp16": "torch.float16", "fp32": "torch.float32", "bf16": None}
-
-
-def progress(text):
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def run(command, log, limit=None):
@@ -146,9 +143,7 @@ def write_model(args, model):
     if not args.llama:
         run([sys.executable, scripts / "make-model.py", model, f"--size={args.size}"], args.log)
         return
-    spec = importlib.util.spec_from_file_location("bench_decoder", scripts / "bench-decoder.py")
-    maker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(maker)
+    maker = sibling("bench-decoder.py")
     maker.write_model(argparse.Namespace(size=args.size, prompt=CONTEXT, tokens=0), model)
 
 

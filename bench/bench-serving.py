@@ -28,9 +28,10 @@ import json
 import pathlib
 import random
 import shlex
-import subprocess
 import sys
 import time
+
+from common import progress, run
 
 PARTS = ["steps", "sampled", "monotone", "segments", "prompts", "invariant", "prefix", "mixed",
          "workload", "peer"]
@@ -43,20 +44,6 @@ PROMPTS = {"gpt2": "3x128,1x128,1x300,1x512,1x1000,3x300,8x128,32x1@512+1x268,32
            "gpt2-xl": "1x300,3x128,1x512,8x128"}
 SAMPLINGS = {"greedy": [], "temperature": ["--temperature=0.8"],
              "top-k, top-p": ["--temperature=0.8", "--top-k=50", "--top-p=0.9"]}
-
-
-def progress(text):
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
-def run(command, check=True):
-    progress(" ".join(map(str, command)))
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, check=False)
-    if done.returncode and check:
-        sys.exit(f"exit code {done.returncode}: {' '.join(map(str, command))}\n"
-                 f"{done.stderr[-3000:]}")
-    return done
 
 
 def table(title, columns, rows):

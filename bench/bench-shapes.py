@@ -16,7 +16,6 @@ gpt2c and gpt2c-bench are found as the shell finds them. Needs numpy and onnx, f
 """
 import argparse
 import concurrent.futures
-import importlib.util
 import json
 import pathlib
 import random
@@ -24,6 +23,8 @@ import statistics
 import subprocess
 import sys
 import time
+
+from common import sibling
 
 BANDWIDTH, RATE = 4.6e12, 880e12  # bytes and fp16 operations a second
 
@@ -35,15 +36,6 @@ SHAPES = {"smollm2-135m": (30, 576, 1536, 9, 3, 49152, 64, True),
           "llama-3.2-1b": (16, 2048, 8192, 32, 8, 128256, 64, True),
           "llama-3.2-3b": (28, 3072, 8192, 24, 8, 128256, 128, True),
           "llama-3-8b": (32, 4096, 14336, 32, 8, 128256, 128, False)}
-
-
-def sibling(name):
-    """A script beside this one, as a module."""
-    path = pathlib.Path(__file__).with_name(name)
-    spec = importlib.util.spec_from_file_location(name.partition(".")[0].replace("-", "_"), path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def drawn(rng):

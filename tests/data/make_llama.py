@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """make_llama.py OUT.onnx CONTEXT LAYERS WIDTH HIDDEN HEADS KEY_HEADS VOCABULARY: a decoder like
 Llama with random weights, as bench/bench-decoder.py builds it."""
-import importlib.util
 import pathlib
 import sys
 
@@ -9,9 +8,9 @@ import numpy as np
 import onnx
 
 out, context, *sizes = sys.argv[1:]
-path = pathlib.Path(__file__).parents[2] / "bench" / "bench-decoder.py"
-spec = importlib.util.spec_from_file_location("bench_decoder", path)
-maker = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(maker)
-graph = maker.sibling("make-model.py").Graph(np.random.default_rng(1))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench"))
+from common import sibling  # noqa: E402
+
+maker = sibling("bench-decoder.py")
+graph = sibling("make-model.py").Graph(np.random.default_rng(1))
 onnx.save(maker.Decoder(graph, tuple(map(int, sizes)), int(context)).build(), out)
