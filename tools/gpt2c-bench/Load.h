@@ -51,6 +51,8 @@ rt::Result<ServedModel> askServer(const LoadOptions &options);
 rt::Result<LoadResults> playLoad(const std::vector<WorkloadRequest> &requests,
                                  const ServedModel &model, const LoadOptions &options);
 
-void print(const LoadResults &results, Format format, std::ostream &os);
+void writeMarkdown(const LoadResults &results, std::ostream &os);
+void writeCsv(const LoadResults &results, std::ostream &os);
+Json jsonOf(const LoadResults &results);
 
 } // namespace gpt2c

@@ -40,7 +40,9 @@ const char *const howLoadIsMeasured =
     "token: of each answer the time behind its first token, by the tokens that follow it. Sent "
     "late: by how much this side was behind the workload. Refused: 429.";
 
-void markdown(const LoadResults &r, std::ostream &os) {
+} // namespace
+
+void writeMarkdown(const LoadResults &r, std::ostream &os) {
   os << r.workload << ": " << r.requests << " requests to " << r.model << " at " << r.url << ", ";
   if (r.streams)
     os << r.streams << " at a time";
@@ -64,26 +66,15 @@ void markdown(const LoadResults &r, std::ostream &os) {
   os << "\n" << howLoadIsMeasured << "\n";
 }
 
-void json(const LoadResults &r, std::ostream &os) {
+void writeCsv(const LoadResults &r, std::ostream &os) { writeCsv(measures(r), totals(r), os); }
+
+Json jsonOf(const LoadResults &r) {
   Json object{{"url", r.url}, {"model", r.model}, {"workload", r.workload}};
   addTo(object, totals(r), measures(r));
   object["statuses"] = r.statuses;
   if (!r.firstProblem.empty())
     object["first_problem"] = r.firstProblem;
-  os << pretty(object);
-}
-
-} // namespace
-
-void print(const LoadResults &results, Format format, std::ostream &os) {
-  switch (format) {
-  case Format::Markdown:
-    return markdown(results, os);
-  case Format::Csv:
-    return writeCsv(measures(results), totals(results), os);
-  case Format::Json:
-    return json(results, os);
-  }
+  return object;
 }
 
 } // namespace gpt2c

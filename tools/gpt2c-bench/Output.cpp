@@ -4,8 +4,6 @@
 #include "tools/gpt2c-bench/ProfileOutput.h"
 #include "tools/gpt2c-bench/Sheet.h"
 
-#include "tools/runtime-common/Json.h"
-
 namespace gpt2c {
 
 namespace {
@@ -57,7 +55,9 @@ const char *const explanation =
     "of "
     "its launches alone, the middle half of the runs.";
 
-void markdown(const Results &r, std::ostream &os) {
+} // namespace
+
+void writeMarkdown(const Results &r, std::ostream &os) {
   os << r.plan << " (" << r.precision << ") on " << r.device << ", medians of " << r.repetitions
      << ", loaded in " << fixed(r.loadSeconds, 2) << " s\npeak: " << describePeak(r.peak) << "\n\n";
   rowSheet(r).markdown(os);
@@ -66,14 +66,16 @@ void markdown(const Results &r, std::ostream &os) {
 }
 
 /// One table; with profiles a table of their steps after an empty line.
-void csv(const Results &r, std::ostream &os) {
+void writeCsv(const Results &r, std::ostream &os) {
   rowSheet(r).csv(os);
   printCsv(r.profiles, r.peak, os);
 }
 
-Json json(const Quantiles &q) { return Json{{"median", q.median}, {"p90", q.p90}, {"p99", q.p99}}; }
+static Json json(const Quantiles &q) {
+  return Json{{"median", q.median}, {"p90", q.p90}, {"p99", q.p99}};
+}
 
-void json(const Results &r, std::ostream &os) {
+Json jsonOf(const Results &r) {
   Json rows = Json::array();
   for (const Row &row : r.rows) {
     Json o{{"kind", row.kind},       {"batch", row.batch},           {"tokens", row.tokens},
@@ -98,20 +100,7 @@ void json(const Results &r, std::ostream &os) {
               {"rows", std::move(rows)}};
   if (!r.profiles.empty())
     object["profiles"] = profilesJson(r.profiles);
-  os << pretty(object);
-}
-
-} // namespace
-
-void print(const Results &results, Format format, std::ostream &os) {
-  switch (format) {
-  case Format::Markdown:
-    return markdown(results, os);
-  case Format::Csv:
-    return csv(results, os);
-  case Format::Json:
-    return json(results, os);
-  }
+  return object;
 }
 
 } // namespace gpt2c

@@ -2,6 +2,9 @@
 #pragma once
 
 #include "tools/gpt2c-bench/Profile.h"
+#include "tools/runtime-common/Json.h"
+
+#include <ostream>
 
 namespace gpt2c {
 
@@ -17,6 +20,20 @@ struct Results {
   std::vector<Profile> profiles; ///< empty unless asked for
 };
 
-void print(const Results &results, Format format, std::ostream &os);
+void writeMarkdown(const Results &results, std::ostream &os);
+void writeCsv(const Results &results, std::ostream &os);
+Json jsonOf(const Results &results);
+
+/// Results of any kind that has the three functions above.
+template <typename R> void print(const R &results, Format format, std::ostream &os) {
+  switch (format) {
+  case Format::Markdown:
+    return writeMarkdown(results, os);
+  case Format::Csv:
+    return writeCsv(results, os);
+  case Format::Json:
+    os << pretty(jsonOf(results));
+  }
+}
 
 } // namespace gpt2c

@@ -299,25 +299,23 @@ static Sheet sheetOf(const RowsResults &r) {
   return sheet;
 }
 
-void print(const RowsResults &r, Format format, std::ostream &os) {
-  switch (format) {
-  case Format::Markdown:
-    os << "Calls over rows of " << r.plan << " (" << r.precision << ") on " << r.device << ", "
-       << r.repetitions << " samples\n\n";
-    sheetOf(r).markdown(os);
-    os << "\nms: a call that is waited for. Behind another: a call in a row of them, each begun "
-          "before the one before is read; single tokens are that one's choices. @decode: a step "
-          "of it for the same sequences, whose state has no pages, that is waited for, and one of "
-       << RowsResults::steps << " that the device has at once.\n";
-    printMarkdown(r.profiles, r.peak, os);
-    return;
-  case Format::Csv:
-    sheetOf(r).csv(os);
-    printCsv(r.profiles, r.peak, os);
-    return;
-  case Format::Json:
-    break;
-  }
+void writeMarkdown(const RowsResults &r, std::ostream &os) {
+  os << "Calls over rows of " << r.plan << " (" << r.precision << ") on " << r.device << ", "
+     << r.repetitions << " samples\n\n";
+  sheetOf(r).markdown(os);
+  os << "\nms: a call that is waited for. Behind another: a call in a row of them, each begun "
+        "before the one before is read; single tokens are that one's choices. @decode: a step "
+        "of it for the same sequences, whose state has no pages, that is waited for, and one of "
+     << RowsResults::steps << " that the device has at once.\n";
+  printMarkdown(r.profiles, r.peak, os);
+}
+
+void writeCsv(const RowsResults &r, std::ostream &os) {
+  sheetOf(r).csv(os);
+  printCsv(r.profiles, r.peak, os);
+}
+
+Json jsonOf(const RowsResults &r) {
   Json calls = Json::array();
   for (const RowsRow &row : r.rows)
     calls.push_back(Json{{"call", row.what.text},
@@ -337,7 +335,7 @@ void print(const RowsResults &r, Format format, std::ostream &os) {
               {"calls", std::move(calls)}};
   if (!r.profiles.empty())
     object["profiles"] = profilesJson(r.profiles);
-  os << pretty(object);
+  return object;
 }
 
 } // namespace gpt2c

@@ -56,6 +56,8 @@ struct RowsOptions {
 /// not time steps and shall.
 rt::Result<RowsResults> measureRows(rt::Session &session, std::span<const RowsCase> cases,
                                     const RowsOptions &options);
-void print(const RowsResults &results, Format format, std::ostream &os);
+void writeMarkdown(const RowsResults &results, std::ostream &os);
+void writeCsv(const RowsResults &results, std::ostream &os);
+Json jsonOf(const RowsResults &results);
 
 } // namespace gpt2c

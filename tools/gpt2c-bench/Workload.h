@@ -46,6 +46,8 @@ rt::Result<WorkloadResults> playWorkload(rt::Session &session,
                                          std::vector<WorkloadRequest> requests, int rowBudget,
                                          const rt::SamplingParams &sampling);
 
-void print(const WorkloadResults &results, Format format, std::ostream &os);
+void writeMarkdown(const WorkloadResults &results, std::ostream &os);
+void writeCsv(const WorkloadResults &results, std::ostream &os);
+Json jsonOf(const WorkloadResults &results);
 
 } // namespace gpt2c

@@ -48,7 +48,9 @@ const char *const explanation =
     "results were not read, an upper bound. Prefix hits: prompt tokens whose keys and values were "
     "there already.";
 
-void markdown(const WorkloadResults &r, std::ostream &os) {
+} // namespace
+
+void writeMarkdown(const WorkloadResults &r, std::ostream &os) {
   const rt::EngineStats &e = r.engine;
   os << r.workload << ": " << r.requests << " requests through " << r.plan << " (" << r.precision
      << ") on " << r.device << ", row budget " << r.rowBudget << ", " << e.pages << " pages of "
@@ -69,26 +71,15 @@ void markdown(const WorkloadResults &r, std::ostream &os) {
   os << "\n" << explanation << "\n";
 }
 
-void json(const WorkloadResults &r, std::ostream &os) {
+void writeCsv(const WorkloadResults &r, std::ostream &os) { writeCsv(measures(r), totals(r), os); }
+
+Json jsonOf(const WorkloadResults &r) {
   Json object{
       {"plan", r.plan}, {"precision", r.precision}, {"device", r.device}, {"workload", r.workload}};
   addTo(object, totals(r), measures(r));
   if (!r.firstProblem.empty())
     object["first_problem"] = r.firstProblem;
-  os << pretty(object);
-}
-
-} // namespace
-
-void print(const WorkloadResults &results, Format format, std::ostream &os) {
-  switch (format) {
-  case Format::Markdown:
-    return markdown(results, os);
-  case Format::Csv:
-    return writeCsv(measures(results), totals(results), os);
-  case Format::Json:
-    return json(results, os);
-  }
+  return object;
 }
 
 } // namespace gpt2c
