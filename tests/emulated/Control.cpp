@@ -7,12 +7,11 @@ namespace gpt2c::emulated {
 
 namespace {
 
-void branch(Thread &t, const Instruction &i) { t.frame().pc = size_t(i.target); }
+void branch(Thread &t, const Instruction &i) { t.next = &i + i.jump; }
 
 void call(Thread &t, const Instruction &i) {
-  Thread::Frame &caller = t.frame();
   t.enter(*i.callee);
-  Thread::Frame &f = t.frame();
+  Thread::Frame &f = t.frame(), &caller = *(&f - 1);
   for (size_t k = 0; k < i.o.size(); ++k) {
     const Variable &to = i.callee->params[k];
     std::memcpy(f.params.data() + to.at, caller.local.data() + i.o[k], to.bytes);
@@ -27,9 +26,10 @@ void leave(Thread &t, const Instruction &) {
   t.frames.pop_back();
   Thread::Frame &f = t.frame();
   t.r = f.registers.data();
+  t.next = f.behind;
   if (done.function->result >= 0)
-    std::memcpy(f.local.data() + f.function->code[f.pc - 1].offset,
-                done.local.data() + done.function->result, done.function->resultBytes);
+    std::memcpy(f.local.data() + f.behind[-1].offset, done.local.data() + done.function->result,
+                done.function->resultBytes);
 }
 void trap(Thread &, const Instruction &) { throw Error("the kernel gave up"); }
 void nothing(Thread &, const Instruction &) {}

@@ -5,6 +5,8 @@
 namespace gpt2c::emulated {
 
 void Thread::enter(const Function &function) {
+  if (!frames.empty())
+    frame().behind = next;
   frames.emplace_back();
   Frame &f = frame();
   f.function = &function;
@@ -12,6 +14,7 @@ void Thread::enter(const Function &function) {
   f.registers.insert(f.registers.end(), function.constants.begin(), function.constants.end());
   f.params.resize(function.paramBytes + 16);
   f.local.resize(function.localBytes + 16);
+  next = function.code.data();
   r = f.registers.data();
   r[Function::paramBase] = uint64_t(f.params.data());
   r[Function::localBase] = uint64_t(f.local.data());
@@ -232,12 +235,11 @@ void Machine::runOne() {
   try {
     runThread(*t);
   } catch (const Error &error) {
-    const Thread::Frame &f = t->frame();
-    const Instruction &i = f.function->code[f.pc - 1];
+    const Instruction &i = t->next[-1];
     const unsigned *block = t->block->index;
     throw Error(std::string(error.what()) + "\n  block " + std::to_string(block[0]) + " " +
                 std::to_string(block[1]) + " " + std::to_string(block[2]) + ", thread " +
-                std::to_string(t->index) + ", " + f.function->name + ", line " +
+                std::to_string(t->index) + ", " + t->frame().function->name + ", line " +
                 std::to_string(i.line) + ": " + i.text);
   }
   if (t->state == Thread::Done) {
@@ -271,8 +273,7 @@ void Machine::waitForPredecessor(Thread &t) {
 void Machine::runThread(Thread &t) {
   for (unsigned left = 1 + below(turn_ % 8 == 0 ? 1000 : 60);
        left > 0 && t.state == Thread::Ready && !t.queued; --left) {
-    Thread::Frame &f = t.frame();
-    const Instruction &i = f.function->code[f.pc++];
+    const Instruction &i = *t.next++;
     if (i.guard >= 0 && (t.r[i.guard] & 1) == i.unless)
       continue;
     if (i.runWarp)
@@ -290,9 +291,7 @@ void Machine::arrive(Thread &t, const Instruction &i) {
     throw Error("a lane that its mask does not have");
   for (int lane = 0; lane < warp.count; ++lane) {
     const Thread &other = *warp.lanes[size_t(lane)];
-    if ((mask >> lane & 1) &&
-        (other.state != Thread::AtWarp ||
-         &other.frames.back().function->code[other.frames.back().pc - 1] != &i))
+    if ((mask >> lane & 1) && (other.state != Thread::AtWarp || other.next - 1 != &i))
       return;
   }
   i.runWarp(warp, mask, i);
@@ -402,8 +401,7 @@ std::string Machine::stateOfAll() const {
         for (const Thread &t : block->threads) {
           if (t.state == Thread::Done || t.lane % 31 != 0 || ++lines > 64)
             continue;
-          const Thread::Frame &f = t.frames.back();
-          const Instruction &i = f.function->code[f.pc - 1];
+          const Instruction &i = t.next[-1];
           text += "  block " + std::to_string(block->index[0]) + " " +
                   std::to_string(block->index[1]) + " " + std::to_string(block->index[2]) +
                   ", thread " + std::to_string(t.index) + ", line " + std::to_string(i.line) +

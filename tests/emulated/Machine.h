@@ -19,9 +19,12 @@ namespace gpt2c::emulated {
 class Machine;
 struct Block;
 
-struct Thread {
+/// What each instruction reads comes first: threads take turns after some dozens of them.
+struct alignas(64) Thread {
   enum State { Ready, AtWarp, Waiting, Done } state = Ready;
-  bool queued = false; ///< among those that are ready
+  bool queued = false;               ///< among those that are ready
+  const Instruction *next = nullptr; ///< to be executed
+  uint64_t *r = nullptr;             ///< registers of the last frame
   Machine *machine;
   Block *block;
   Warp *warp;
@@ -29,12 +32,11 @@ struct Thread {
   /// Of the function that runs, and of those that called it.
   struct Frame {
     const Function *function;
-    size_t pc = 0;
+    const Instruction *behind; ///< the call that it waits for
     std::vector<uint64_t> registers;
     std::vector<char> params, local;
   };
-  std::deque<Frame> frames;
-  uint64_t *r = nullptr;     ///< registers of the last frame
+  std::vector<Frame> frames;
   uint64_t clusterPhase = 0; ///< the next one of the cluster's barrier that it waits for
 
   /// cp.async: copies of the group that is open, and of those that were committed.

@@ -31,7 +31,7 @@ struct Instruction {
   int guard = -1;                ///< a predicate
   bool unless = false;           ///< executed where the guard is false
   int mask = -1;                 ///< operand of runWarp: the lanes; none: all of the warp
-  int target = -1;               ///< of a branch
+  int jump = 0;                  ///< of a branch: to the instruction so far behind this one
   int count = 1;                 ///< elements of a vector; columns of a matrix
   int bytes = 0;                 ///< of an element
   int mode = 0;                  ///< what else the function has to know

@@ -275,7 +275,7 @@ private:
       auto label = scope.labels.find(branch.second);
       if (label == scope.labels.end())
         return false;
-      function_->code[size_t(branch.first)].target = label->second;
+      function_->code[size_t(branch.first)].jump = label->second - branch.first;
       return true;
     });
   }
