@@ -87,6 +87,41 @@ TEST_F(EngineThreadTest, ManyThreadsGetTheAnswersOfOne) {
   EXPECT_EQ(engine_->stats().running + engine_->stats().waiting, 0);
 }
 
+// Once behind the updates of all that share it; also where a request was never begun.
+TEST_F(EngineThreadTest, SaysWhereUpdatesEnd) {
+  std::mutex device;
+  device.lock();
+  open({.begin = [&](Engine &) { device.lock(); }, .end = [&] { device.unlock(); }});
+  std::atomic<int> since = 0, tokens = 0, ends = 0, empty = 0, most = 0;
+  auto shared = std::make_shared<const std::function<void()>>([&] {
+    const int together = since.exchange(0);
+    empty += together == 0;
+    most = std::max(most.load(), together);
+  });
+  std::vector<RequestId> ids;
+  for (int32_t i = 0; i < 6; ++i)
+    ids.push_back(engine_
+                      ->submit(
+                          asking({i, 2}, 8),
+                          [&](const Update &u) {
+                            ++since;
+                            tokens += u.choice.has_value();
+                            ends += u.ending.has_value();
+                          },
+                          shared)
+                      .id);
+  engine_->submit(asking({9}, 3), [](const Update &) {});
+  device.unlock();
+  while (ends < 6)
+    std::this_thread::yield();
+  device.lock(); // behind the turn
+  EXPECT_EQ(tokens, 6 * 8);
+  EXPECT_EQ(since, 0);
+  EXPECT_EQ(empty, 0);
+  EXPECT_GT(most, 1);
+  device.unlock();
+}
+
 TEST_F(EngineThreadTest, RefusesAtOnce) {
   open();
   EXPECT_FALSE(engine_->check(asking({}, 1)).ok());
