@@ -206,7 +206,11 @@ void setSteps(const Proto &proto, Prefix prefix, TokenizerModel &model) {
   if (!proto.charsmap.empty())
     normalizers.push_back({Kind::Charsmap, 1, proto.charsmap, {}});
   if (proto.removeSpaces) {
-    normalizers.push_back({Kind::ReplaceRegex, 0, R"(\A +| +\z)", ""});
+    // At its end SentencePiece takes the mark for a space.
+    const bool marks = proto.escapeSpaces && prefix == Prefix::Text;
+    normalizers.push_back({Kind::ReplaceRegex, 0,
+                           marks ? std::string(R"(\A +|[ )") + kSpace + R"(]+\z)" : R"(\A +| +\z)",
+                           ""});
     normalizers.push_back({Kind::ReplaceRegex, 0, " {2,}", " "});
   }
   if (prefix == Prefix::First) {

@@ -274,6 +274,7 @@ TEST_F(TokenizerKindsTest, SentencePiece) {
   const Tokenizer tokenizer = loadFolder();
   EXPECT_EQ(tokenizer.encode("ab"), (Ids{4, 7}));          // "▁a" has the better score
   EXPECT_EQ(tokenizer.encode("b  ab"), (Ids{8, 7, 4, 7})); // spaces are one
+  EXPECT_EQ(tokenizer.encode("b ▁▁"), (Ids{8, 7}));        // so are their marks at the end
   EXPECT_EQ(tokenizer.encode("<x>", {.allowSpecial = false}), (Ids{8, 3}));
   EXPECT_EQ(tokenizer.encode("b", {.addBos = AddBos::Auto}), (Ids{1, 8, 7}));
   EXPECT_EQ(tokenizer.decode(Ids{4, 7, 4}), "ab a");
