@@ -19,19 +19,10 @@ AttentionAbility attentionTypes(Scalar x, Scalar kv, bool tf32) {
 }
 
 AttentionAbilities AttentionProblem::wants() const {
-  using enum AttentionAbility;
-  return AttentionAbilities{attentionTypes(config.x, config.kv, tf32)}
-      .addIf(!hasOwnKeys(), SharedKeys)
-      .addIf(config.mask, KeyMask)
-      .addIf(config.pageTokens > 0, Pages)
-      .addIf(config.window > 0, Window)
-      .addIf(config.softCap > 0, SoftCap)
-      .addIf(config.alibi, Alibi)
-      .addIf(config.last, Last)
-      .addIf(!config.causal, NotCausal)
-      .addIf(config.ropePairs > 0, Rope)
-      .addIf(config.quantise && config.given != Given::None, GivenScale)
-      .addIf(findsScales(), OwnScales);
+  AttentionAbilities wants = {attentionTypes(config.x, config.kv, tf32)};
+#define ATTENTION_WISH(Name, text, wanted) wants.addIf(wanted, AttentionAbility::Name);
+#include "schedule/Abilities.def"
+  return wants;
 }
 
 } // namespace gpt2c
