@@ -25,6 +25,8 @@ public:
 private:
   /// What neighbours a product takes into its launch.
   struct Neighbours {
+    LinearProblem own;     ///< the product by itself
+    LinearProblem problem; ///< with its norm and its gate
     Op *norm = nullptr, *gate = nullptr, *rope = nullptr;
     std::vector<NearMiss> misses = {};
   };
@@ -44,7 +46,7 @@ private:
   bool isEndDearer(const LinearProblem &p, const LinearProblem &ended) const;
   /// Whether the product's kernel ends with its gate, its rotation; else it is a miss, and null.
   void gateOf(Op &product, Neighbours &n) const;
-  void ropeOf(Op &product, Neighbours &n) const;
+  void ropeOf(Neighbours &n) const;
   void linear(Op &op, LinearGroup group, Neighbours neighbours);
   /// How a product with int8 weights comes to its result; why it cannot, or nothing.
   std::optional<std::string> int8(Op &op, LinearGroup &group) const;

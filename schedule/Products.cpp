@@ -35,15 +35,19 @@ bool FunctionScheduler::isEndDearer(const LinearProblem &p, const LinearProblem 
 }
 
 FunctionScheduler::Neighbours FunctionScheduler::neighboursOf(Op &product) const {
-  Neighbours n{.norm = problems_.normBefore(product),
+  const LinearProblem own = problems_.linear(product);
+  Neighbours n{.own = own,
+               .problem = own,
+               .norm = problems_.normBefore(product),
                .gate = problems_.gateBehind(product),
                .rope = problems_.ropeBehind(product)};
-  const LinearProblem own = problems_.linear(product);
   if (n.norm) {
-    const LinearProblem plain = fused(own, product, n.norm, false);
-    if (!(problems_.isNormOfGate(product) &&
-          kernels_.linear.computes(fused(own, product, n.norm, true))) &&
-        !kernels_.linear.computes(plain)) {
+    const LinearProblem plain = fused(n.own, product, n.norm, false);
+    if ((problems_.isNormOfGate(product) &&
+         kernels_.linear.computes(fused(n.own, product, n.norm, true))) ||
+        kernels_.linear.computes(plain)) {
+      n.problem = plain;
+    } else {
       n.misses.push_back({"norm", kernels_.linear.refusal(plain)});
       n.norm = nullptr;
     }
@@ -51,13 +55,13 @@ FunctionScheduler::Neighbours FunctionScheduler::neighboursOf(Op &product) const
   if (n.gate)
     gateOf(product, n);
   if (n.rope)
-    ropeOf(product, n);
+    ropeOf(n);
   return n;
 }
 
 void FunctionScheduler::gateOf(Op &product, Neighbours &n) const {
-  const LinearProblem own = problems_.linear(product);
-  LinearProblem p = fused(own, product, n.norm, false), gated = fused(own, product, n.norm, true);
+  const LinearProblem whole = fused(n.own, product, n.norm, true);
+  LinearProblem p = n.problem, gated = whole;
   if (!kernels_.linear.computes(p) && !kernels_.linear.computes(gated))
     for (LinearProblem *each : {&p, &gated}) // int8 weights that become floats first
       static_cast<LinearShape &>(*each) = each->widened();
@@ -66,10 +70,12 @@ void FunctionScheduler::gateOf(Op &product, Neighbours &n) const {
     n.misses.push_back({"gate", none ? kernels_.linear.refusal(gated)
                                      : "the product and a launch of the gate are faster"});
     n.gate = nullptr;
+    return;
   }
+  n.problem = whole;
 }
 
-void FunctionScheduler::ropeOf(Op &product, Neighbours &n) const {
+void FunctionScheduler::ropeOf(Neighbours &n) const {
   const Op &reader = *n.rope->result()->uses()[0].op;
   std::vector<NearMiss> unused;
   if (reader.is(OpCode::AppendAttention) && !isPaged(reader) &&
@@ -77,7 +83,7 @@ void FunctionScheduler::ropeOf(Op &product, Neighbours &n) const {
     n.rope = nullptr; // attention turns what it reads
     return;
   }
-  LinearProblem p = fused(problems_.linear(product), product, n.norm, false);
+  LinearProblem p = n.problem;
   if (!kernels_.linear.computes(p)) // int8 weights that become floats first
     static_cast<LinearShape &>(p) = p.widened();
   LinearProblem turned = p;
@@ -103,11 +109,8 @@ void FunctionScheduler::product(Op &op) {
     inFront_[&op] = n.norm;
   if (linearOp && !n.gate && !n.rope && mlp(op, n))
     return;
-  LinearGroup group{.product = &op,
-                    .norm = n.norm,
-                    .gate = n.gate,
-                    .rope = n.rope,
-                    .problem = problems_.linear(op)};
+  LinearGroup group{
+      .product = &op, .norm = n.norm, .gate = n.gate, .rope = n.rope, .problem = n.own};
   if (!linearOp) {
     group.problem.fused.gate = n.gate != nullptr;
     group.problem.fused.rotation = n.rope != nullptr;
@@ -183,7 +186,8 @@ void FunctionScheduler::linear(Op &op, LinearGroup group, Neighbours neighbours)
     group.choice.key = choiceKey(group) + int8Key(group);
     return choose(std::move(group), std::move(neighbours.misses));
   }
-  group.problem = fused(group.problem, op, group.norm, group.gate);
+  group.problem =
+      group.int8 ? fused(group.problem, op, group.norm, group.gate) : neighbours.problem;
   group.problem.fused.rotation = group.rope != nullptr;
   if (group.norm)
     group.what = (group.norm->info().mnemonic + llvm::Twine("+") + group.what).str();
