@@ -159,9 +159,9 @@ linearInt8Persistent(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
   const int block = turn.block, blocks = turn.blocks;
   using Block = LinearInt8PersistentBlock<C, Epilogue, Given>;
   __shared__ typename Block::Ring ring;
-  __shared__ Barrier staged[2], used[2], turn[2];
+  __shared__ Barrier staged[2], used[2], turns[2];
   __shared__ alignas(16) typename Block::Columns columns;
-  Block roles({y, m, xScale, yScale, epilogue, given}, {staged, used, turn}, columns, xMap, wMap,
+  Block roles({y, m, xScale, yScale, epilogue, given}, {staged, used, turns}, columns, xMap, wMap,
               ring, block, blocks, dynamicShared);
   roles.run();
 #else

@@ -102,7 +102,7 @@ linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typena
   stageRows<C, L::rowStride>(shared, x, m, gain, shift, epsilon);
   __syncthreads();
 
-  Best largest[tiles][2]; // of rows t * 8 + member * 2 and the next
+  Best greatest[tiles][2]; // of rows t * 8 + member * 2 and the next
   __shared__ u64 keys[C::Best ? C::Warps : 1][C::Best ? C::Rows : 1];
   if (C::Best && choices != nullptr) {
     for (int r = lane; r < C::Rows; r += 32)
@@ -164,7 +164,7 @@ linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typena
             storeFloats<1>(y + (i64)r * n + col, v);
           if constexpr (C::Best) {
             const float stored = toFloat(fromFloat<typename C::Y>(v[0]));
-            largest[t][e].take(stored, col);
+            greatest[t][e].take(stored, col);
             if (choices != nullptr)
               if (const SampleRow *how = sampling::drawnRow(choices, r))
                 atomicMax(&keys[warp][r], sampling::drawnKey(how, stored, col));
@@ -178,7 +178,7 @@ linearStream(const typename C::X *x, const typename C::W *__restrict__ w, typena
     for (int t = 0; t < tiles; t++)
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        const Best &b = largest[t][e];
+        const Best &b = greatest[t][e];
         u64 key = b.index < 0 ? 0 : argmaxKey(b.value, b.index);
 #pragma unroll
         for (int step = 4; step < 32; step *= 2) {

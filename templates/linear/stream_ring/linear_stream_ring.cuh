@@ -110,7 +110,7 @@ linearStreamRing(const typename C::X *x, const typename C::W *__restrict__ w, ty
 
   // A lane ends column lane / share / rows of the slot in row lane / share % rows.
   const int column = lane / share / rows, row = lane / share % rows;
-  Best largest;
+  Best greatest;
   u64 key = 0;
   const SampleRow *const how = C::Best && row < m ? sampling::drawnRow(choices, row) : nullptr;
   int slot = 0, parity = 0;
@@ -151,7 +151,7 @@ linearStreamRing(const typename C::X *x, const typename C::W *__restrict__ w, ty
       if constexpr (C::Best) {
         const float stored = toFloat(fromFloat<typename C::Y>(sum[0]));
         if (how == nullptr)
-          largest.take(stored, col);
+          greatest.take(stored, col);
         else
           key = max(key, sampling::drawnKey(how, stored, col));
       }
@@ -161,7 +161,7 @@ linearStreamRing(const typename C::X *x, const typename C::W *__restrict__ w, ty
   if constexpr (C::Best) {
     __shared__ u64 keys[C::Warps][rows];
     if (how == nullptr)
-      key = largest.index < 0 ? 0 : argmaxKey(largest.value, largest.index);
+      key = greatest.index < 0 ? 0 : argmaxKey(greatest.value, greatest.index);
 #pragma unroll
     for (int apart = share * rows; apart < 32; apart *= 2) {
       const u64 other = __shfl_xor_sync(fullWarp, key, apart);
