@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What serving over HTTP costs: starts gpt2c-serve on this machine, plays requests against it with
-gpt2c-bench, and prints a table of what was measured and what it should stay below.
+gpt2c-bench, and prints a table of what was measured and what it should stay below. A list of parts.
 
     bench-http.py [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--precision=fp16|bf16|fp32]
         [--parts=start,one,rate,schema,health,poisson,overload,disconnects,memory,peer]

@@ -22,6 +22,8 @@
  * for any thread at any time until the session is destroyed. Messages are kept for each thread.
  * Threads of the CPU device are those of the process.
  *
+ * The whole interface is this header.
+ *
  * Link with -lgpt2c (or find_package(gpt2c), or pkg-config gpt2c). The library opens the NVIDIA
  * driver (libcuda.so.1) when a GPU is asked for, and libgpt2c_cpu.so, which is installed beside it,
  * when the CPU is; it needs neither to start.

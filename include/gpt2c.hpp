@@ -1,5 +1,5 @@
 // gpt2c runtime for C++20: gpt2c.h with owners, spans, and a value or an error for each call.
-// Header only; link as for gpt2c.h.
+// Header only, all of it here; link as for gpt2c.h.
 //
 //   gpt2c::Result<gpt2c::Plan> plan = gpt2c::Plan::open("gpt2.plan");
 //   if (!plan)

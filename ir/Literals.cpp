@@ -1,3 +1,4 @@
+// Literals as text and back. Printing and parsing are each other's inverse, and stand together.
 #include "ir/Literals.h"
 
 #include "ir/DimBounds.h"

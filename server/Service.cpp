@@ -1,3 +1,4 @@
+// One class: the routes, and how what they begin ends.
 #include "server/Service.h"
 
 #include "server/EmbeddingRequest.h"

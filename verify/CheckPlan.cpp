@@ -1,8 +1,10 @@
+// One comparison, scenario by scenario: they share what the graph has computed before.
 #include "verify/CheckPlan.h"
 
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
 #include "verify/Compare.h"
+#include "verify/Finding.h"
 #include "verify/Loss.h"
 #include "verify/Parting.h"
 
@@ -18,13 +20,6 @@ namespace gpt2c {
 constexpr int64_t decodeSteps = 2;
 
 namespace {
-
-/// What differs, and where.
-struct Finding {
-  std::string text;
-  bool lost = false;  ///< numbers are finite on one side alone
-  double largest = 0; ///< magnitude of what the exported graph computes there
-};
 
 class Checker {
 public:
@@ -528,52 +523,6 @@ private:
 
 static bool isLost(const CheckReport &report) {
   return llvm::any_of(report.checks, [](auto &c) { return std::isinf(c.error); });
-}
-
-/// Of a plan in f16 or bf16 whose functions were right before that: whether numbers of the model
-/// are larger than the type holds, or within some factors by which a plan's differ from them.
-static bool overflows(const Finding &finding, DType precision) {
-  const double largest = precision == DType::F16 ? 65504 : 3.39e38;
-  return finding.lost && finding.largest > largest / 16;
-}
-
-/// What a finding means, and what may help.
-static llvm::Error explained(const Finding &finding, const CheckOptions &options, bool rounding) {
-  const std::string name = options.narrow == DType::F16 ? "fp16" : "bf16",
-                    wider = options.narrow == DType::F16 ? "--precision=bf16, whose numbers are as "
-                                                           "large as those of fp32, or fp32"
-                                                         : "--precision=fp32",
-                    finer = options.narrow == DType::F16 ? "--precision=fp32 or bf16"
-                                                         : "--precision=fp32 or fp16";
-  if (options.narrow != DType::F32 && overflows(finding, options.narrow))
-    return makeError(ExitCode::Quality,
-                     name + " overflows: " + finding.text + "\n  numbers of this model reach " +
-                         threeDigits(finding.largest) + ", " + name + " holds those up to " +
-                         (options.narrow == DType::F16 ? "65504" : "3.39e+38") +
-                         "; in single precision the same functions compute what the exported "
-                         "graph does: compile with " +
-                         wider);
-  if (options.int8Loss)
-    return makeError(
-        ExitCode::Quality,
-        "int8 loses too much of what the model computes: " + finding.text +
-            "\n  without int8 the same functions compute what the exported graph does; " +
-            (options.int8Smooth ? ""
-                                : "--quantize=w8a8-smooth moves outliers of activations into "
-                                  "the weights, ") +
-            "--quantize=w8a16 keeps activations as they are, --quantize-exclude=REGEX keeps layers "
-            "out, --max-ppl-increase chooses them");
-  if (rounding)
-    return makeError(ExitCode::Quality,
-                     name + " rounds away too much of what the model computes: " + finding.text +
-                         "\n  the same functions compute what the exported graph does in single "
-                         "precision, and these do in double: compile with " +
-                         finer);
-  return makeError(
-      ExitCode::Quality,
-      "the plan does not compute what the exported graph does: " + finding.text +
-          "\n  no plan is good that differs: please report it; -O0 or --disable-pass may avoid "
-          "it, --verify=off does not look");
 }
 
 llvm::Error checkPlan(Reference &reference, const Module &module, PlanRunner &runner,

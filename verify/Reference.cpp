@@ -1,3 +1,4 @@
+// One class: the runs of the exported graph, which all comparisons share.
 #include "verify/Reference.h"
 
 #include "ir/Error.h"

@@ -1,3 +1,4 @@
+// One class: what elements are and how they are compared. What ops make of them is beside this.
 #include "passes/proof/Element.h"
 
 #include "ir/ops/Common.h"

@@ -1,3 +1,4 @@
+// One proof, whose steps share what they found before.
 #include "passes/proof/Lengths.h"
 
 #include "ir/Executor.h"

@@ -1,3 +1,4 @@
+// One proof, whose steps share what they found before.
 #include "passes/proof/AttentionProbe.h"
 #include "passes/proof/KvInterface.h"
 #include "passes/proof/MaskDependence.h"

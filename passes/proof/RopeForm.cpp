@@ -1,3 +1,4 @@
+// One proof, whose steps share what they found before.
 #include "passes/proof/RopeForm.h"
 
 #include "passes/Precision.h"

@@ -1,3 +1,4 @@
+// One proof: a bound for each op between queries and scores.
 #include "passes/proof/ScoreBound.h"
 
 #include "ir/ops/Blas.h"

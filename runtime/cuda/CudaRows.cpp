@@ -1,4 +1,5 @@
 // Rows of any sequences on a GPU: @extend over pages.
+// One call from its rows to its tokens: what begins it, waits for it and fetches stands together.
 #include "runtime/cuda/CudaBackendClass.h"
 #include "runtime/cuda/StepProfiler.h"
 #include "runtime/plan/Expr.h"

@@ -1,5 +1,6 @@
 // The plan as the exported graph: its inputs and outputs on one side, the functions' ports and the
 // KV state on the other.
+// One call, from the inputs that are given to the outputs that are asked for.
 #include "runtime/device/FunctionCall.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"

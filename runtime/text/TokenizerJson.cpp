@@ -1,6 +1,7 @@
 // tokenizer.json of Hugging Face's `tokenizers`. What is not known is refused by name, never
 // skipped. "truncation" and "padding" are settings of a call, not of the tokenizer, and are left to
 // the caller.
+// One format, section by section.
 #include "runtime/text/PreTokenizer.h"
 #include "runtime/text/TokenizerReader.h"
 

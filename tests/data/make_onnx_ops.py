@@ -1,6 +1,6 @@
 """Writes onnx-ops/*.onnx: one small model per operator form, with inputs and ONNX Runtime's outputs inside.
 
-Run by hand when cases are added:  python make_onnx_ops.py [NAME...]   (needs onnx, onnxruntime, numpy)
+A table of all forms. Run by hand when cases are added:  python make_onnx_ops.py [NAME...]   (needs onnx, onnxruntime, numpy)
 
 Each file is a complete model. Its metadata holds the test data: "input:0", "output:0", ... are TensorProtos in base64.
 Operators that ONNX Runtime does not have for an opset are checked against onnx.reference instead.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""serve.py PLAN: gpt2c-serve over sockets, on the CPU device. Prints what is not as it should."""
+"""serve.py PLAN: gpt2c-serve over sockets, on the CPU device. Prints what is not as it should.
+A list of cases, over servers that they share."""
 import base64
 import concurrent.futures
 import http.client

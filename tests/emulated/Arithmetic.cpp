@@ -1,5 +1,5 @@
 // Instructions that compute with registers of one thread. What the hardware approximates is exact
-// here.
+// here. All of them, by name.
 #include "Machine.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// One grammar: the part of PTX that NVRTC writes for the kernels.
 #include "Ptx.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Filters and tests.
+// Filters and tests. All of them, by name.
 #include "runtime/text/Unicode.h"
 #include "runtime/text/Utf8.h"
 #include "runtime/text/jinja/Library.h"

@@ -1,3 +1,4 @@
+// One class with a function for each kind of statement and expression.
 #include "runtime/text/jinja/Interpreter.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Members, items and methods of values, and global functions.
+// Members, items and methods of values, and global functions. All of them, by name.
 #include "runtime/text/Unicode.h"
 #include "runtime/text/Utf8.h"
 #include "runtime/text/jinja/Library.h"

@@ -3,6 +3,7 @@
 // Visible: j <= past[b] + s (causal) or j < past[b] + seq, and keyMask[b,j] != 0 when a mask is
 // given. A query without a visible key yields zeros. The number of keys is read from device memory,
 // so a captured launch stays right as past grows.
+// One kernel: its phases share a tile's registers, and a reader wants them in their order.
 //
 // Tile: one query of one head, one of Splits key ranges per block. HeadDim is spread over G lanes,
 // so a warp takes 32 / G keys at once and each group of lanes keeps its own running maximum, sum

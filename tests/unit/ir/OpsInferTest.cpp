@@ -1,5 +1,5 @@
 // Inference of symbolic shapes and contents. Every case is also executed at several sizes, and what
-// was inferred must hold for what was computed.
+// was inferred must hold for what was computed. A list of cases.
 #include "ir/Builder.h"
 #include "ir/Executor.h"
 

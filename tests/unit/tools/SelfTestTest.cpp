@@ -1,5 +1,5 @@
 // The self-test passes where a device computes what the plan says, and finds every fault put into
-// plan or device.
+// plan or device. A list of faults.
 #include "runtime/session/SelfTest.h"
 #include "FaultyDevice.h"
 

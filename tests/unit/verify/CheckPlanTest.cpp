@@ -1,4 +1,5 @@
-// What the comparison of a plan with the exported graph finds, and what it lets pass.
+// What the comparison of a plan with the exported graph finds, and what it lets pass. A list of
+// faults.
 #include "verify/CheckPlan.h"
 #include "tests/unit/passes/RandomGpt.h"
 #include "tests/unit/verify/LongGpt.h"
