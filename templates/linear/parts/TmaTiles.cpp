@@ -160,7 +160,7 @@ double tmaCost(const LinearTmaInt8WeightsConfig &c, const LinearShape &s) {
                busy = std::min(1.0, double(blocks) / processors);
   const double multiply = c.bm * c.bn / 32.0 * 0.6e-3,
                fetch = (c.bm + c.bn) * 128 / 116e3 * (0.52 + 0.48 * busy),
-               latency = 1.02 / c.stages;
+               convert = c.bn * 64 / (c.bm == 64 ? 14e3 : 10.5e3), latency = 1.02 / c.stages;
   const double end = 0.0085 * c.bn / c.splitK + (c.bm == 128 ? 0.31 : 0.0),
                sent = c.bm * c.bn * 4e-3 * (c.splitK - 1) / c.splitK; // KB of sums, of each block
   // Of each tile one ring was timed, and 128 rows in up to two parts.
@@ -170,7 +170,7 @@ double tmaCost(const LinearTmaInt8WeightsConfig &c, const LinearShape &s) {
   const double around = (c.splitK > 1 ? 0.45 + 0.08 * sent : 0.0) +
                         (other || (c.bm == 128 && c.splitK > 2) ? 2 * waves : 0.0);
   const double slower = c.bm == 128 && c.bn == 192 ? 1.55 : waves > 1 ? 1.2 : 1.0;
-  const double kTile = std::max({slower * multiply, fetch, latency, 0.1});
+  const double kTile = std::max({slower * multiply, fetch, convert, latency, 0.1});
   return 1.3 + around + waves * (kTiles * kTile + end + (waves > 1 ? 2.0 : 0.0));
 }
 
@@ -270,13 +270,30 @@ static bool waitsForResidual(const LinearTmaPersistentConfig &c) {
   return c.cooperative && !hasLineColumns(c);
 }
 
-TmaTile bestTmaTile(const LinearShape &s, int normParts, bool statistics) {
-  std::vector<TmaTile> list = tmaTiles(s);
+/// Whether the epilogue can end with a gate: lines that it halves are of units of 16 columns.
+static bool takesGate(const LinearTmaConfig &) { return true; }
+static bool takesGate(const LinearTmaPersistentConfig &c) {
+  return !storesLines(c) || c.bn % 16 == 0;
+}
+/// Those of tmaTiles that can do all that is wanted beside.
+static std::vector<TmaTile> tilesOf(const LinearProblem &p) {
+  std::vector<TmaTile> list = tmaTiles(p);
+  if (p.fused.gate)
+    llvm::erase_if(list, [](const TmaTile &tile) {
+      return !std::visit([](const auto &c) { return takesGate(c); }, tile);
+    });
+  return list;
+}
+
+TmaTile bestTmaTile(const LinearProblem &p) {
+  const LinearShape &s = p;
+  const bool statistics = p.fused.statistics;
+  std::vector<TmaTile> list = tilesOf(p);
   // Statistics are of parts of rows that divide them; without any the norm is a launch. They are of
   // products with a residual.
   constexpr double launch = 2, residual = 7;
   auto costOf = [&](auto &c) {
-    c.normParts = normParts;
+    c.normParts = p.fused.normParts;
     const int64_t tiles = divideCeilSigned(s.rows, c.bm) * divideCeilSigned(s.n, c.bn),
                   waves = divideCeilSigned(tiles, s.target.multiprocessors);
     return tmaCost(c, s) + (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0) +
@@ -288,7 +305,7 @@ TmaTile bestTmaTile(const LinearShape &s, int normParts, bool statistics) {
 }
 
 std::vector<TmaTile> tmaCandidates(const LinearProblem &p) {
-  TmaTile model = bestTmaTile(p, p.fused.normParts, p.fused.statistics);
+  TmaTile model = bestTmaTile(p);
   bool statistics = p.fused.statistics;
   // Whether the tile leaves the statistics that are wanted, if any are.
   auto complete = [&](auto &c) {
@@ -304,7 +321,7 @@ std::vector<TmaTile> tmaCandidates(const LinearProblem &p) {
   };
   statistics = std::visit(complete, model) && statistics;
   std::vector<TmaTile> tiles;
-  for (TmaTile &tile : tmaTiles(p))
+  for (TmaTile &tile : tilesOf(p))
     if (std::visit(complete, tile))
       tiles.push_back(tile);
   auto cost = [&](const TmaTile &tile) {

@@ -120,9 +120,8 @@ double tmaCost(const LinearTmaInt8WeightsConfig &config, const LinearShape &s);
 double tmaProductCost(const LinearTmaConfig &config, const LinearProblem &p);
 double tmaProductCost(const LinearTmaPersistentConfig &config, const LinearProblem &p);
 double tmaProductCost(const LinearTmaInt8WeightsConfig &config, const LinearProblem &p);
-/// The cheapest of them for fp16 weights, for a norm that is folded into the epilogue with
-/// `normParts`, and where `statistics` for the next one are wanted.
-TmaTile bestTmaTile(const LinearShape &s, int normParts = 0, bool statistics = false);
+/// The cheapest of those that can do all that is wanted beside, for fp16 weights.
+TmaTile bestTmaTile(const LinearProblem &p);
 /// The cheapest, complete, then those that cost up to 1.6 times as much, of both kernels.
 std::vector<TmaTile> tmaCandidates(const LinearProblem &p);
 /// KernelRecord::sumOrder of all three.

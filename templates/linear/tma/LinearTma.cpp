@@ -35,8 +35,7 @@ KernelSource linearTma(llvm::StringRef name, const LinearTmaConfig &c, const Epi
 namespace linear_tma {
 
 std::string slower(const LinearProblem &p) {
-  return std::holds_alternative<LinearTmaConfig>(
-             bestTmaTile(p, p.fused.normParts, p.fused.statistics))
+  return std::holds_alternative<LinearTmaConfig>(bestTmaTile(p))
              ? ""
              : "linear_tma_persistent costs less";
 }

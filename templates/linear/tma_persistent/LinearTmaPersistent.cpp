@@ -47,8 +47,7 @@ KernelSource linearTmaPersistent(llvm::StringRef name, const LinearTmaPersistent
 namespace linear_tma_persistent {
 
 std::string slower(const LinearProblem &p) {
-  return std::holds_alternative<LinearTmaPersistentConfig>(
-             bestTmaTile(p, p.fused.normParts, p.fused.statistics))
+  return std::holds_alternative<LinearTmaPersistentConfig>(bestTmaTile(p))
              ? ""
              : "linear_tma costs less";
 }

@@ -17,7 +17,10 @@ std::vector<TmaTile> tmaTiles(int64_t rows, int64_t n, int64_t k) {
 }
 TmaTile bestTmaTile(int64_t rows, int64_t n, int64_t k, int normParts = 0,
                     bool statistics = false) {
-  return bestTmaTile(halfShape(rows, n, k), normParts, statistics);
+  LinearProblem p(halfShape(rows, n, k));
+  p.fused.normParts = normParts;
+  p.fused.statistics = statistics;
+  return bestTmaTile(p);
 }
 /// That, which is of linear_tma.
 LinearTmaConfig bestTmaConfig(int64_t rows, int64_t n, int64_t k, int normParts = 0,
