@@ -143,15 +143,15 @@ Arguments AttentionCase::arguments() const {
     list.set("layers", layers);
     list.set("tableStride", columns);
   } else {
-    list.set("keyMask", orNull(c.mask, maskTensor));
     list.set("batchMax", batchMax);
-    list.set("maskStride", maxTotal);
+    list.offer("keyMask", orNull(c.mask, maskTensor));
+    list.offer("maskStride", maxTotal);
   }
   if (instance.maps) {
     const uint64_t matrices = uint64_t(layers) * 2 * batchMax * stateHeads(c);
     list.set("qkvMap", MapOf{&qkv, s.seq, row, 64, uint64_t(s.batch)});
-    list.set("kvMap", MapOf{&kv, s.context, 64, 64, matrices});
-    list.set("backwards", s.seq % 2);
+    list.set("kvMap", MapOf{&kv, s.context, c.headDim, 64, matrices});
+    list.offer("backwards", s.seq % 2);
   } else {
     list.set("qkv", &qkv);
   }

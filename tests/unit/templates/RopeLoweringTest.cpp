@@ -93,12 +93,13 @@ TEST(RopeLowering, HeadsThatAreTurnedAsAWholeGoByUnits) {
 
 TEST(RopeLowering, PromptsAppendWhereTheyAttend) {
   const Launches prompt{"rope rope", "append_attention attention_prefill_wgmma"},
+      wide{"rope rope", "append_attention attention_prefill_wide"},
       copied{"rope rope", "kv_append kv_append", "cached_attention attention_prefill_mma"};
   EXPECT_EQ(launches({.seq = 100}), prompt);
   EXPECT_EQ(launches({.type = "bf16", .seq = 100}), prompt);
   EXPECT_EQ(launches({.arch = "sm_80", .seq = 100}), copied);
-  EXPECT_EQ(launches({.seq = 100, .attrs = ", window = 16"}), copied);
-  EXPECT_EQ(launches({.seq = 100, .headDim = 128, .pairs = 64}), copied);
+  EXPECT_EQ(launches({.seq = 100, .attrs = ", window = 16"}), wide);
+  EXPECT_EQ(launches({.seq = 100, .headDim = 128, .pairs = 64}), wide);
 }
 
 } // namespace
