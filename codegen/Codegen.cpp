@@ -104,6 +104,7 @@ private:
   void addTextAndWeights() {
     PrintOptions print;
     print.weights = [&](uint64_t, const Tensor &t) { draft_.pool.weight(t); };
+    print.prints = [&](const Function &f) { return draft_.isBody(f); };
     llvm::raw_string_ostream os(out_->irText_);
     gpt2c::print(draft_.module, os, print);
     os.flush();

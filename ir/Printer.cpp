@@ -184,6 +184,8 @@ void print(const Module &m, llvm::raw_ostream &os, const PrintOptions &options) 
   }
   bool first = true;
   for (auto &f : m.functions) {
+    if (options.prints && !options.prints(*f))
+      continue;
     if (!std::exchange(first, false))
       os << '\n';
     print(*f, os, options);

@@ -35,6 +35,8 @@ struct PrintOptions {
   /// When set, constants that are not written out go here and are printed as `weight<"hash">`, else
   /// as `elided<"hash">`. May be called with the same hash again.
   std::function<void(uint64_t hash, const Tensor &)> weights;
+  /// Which functions of a module are printed; none: all.
+  std::function<bool(const Function &)> prints;
 };
 
 struct ParseOptions {

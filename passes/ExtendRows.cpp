@@ -67,8 +67,8 @@ namespace {
 /// Builds @extend op by op.
 class RowsBuilder {
 public:
-  RowsBuilder(const Function &prefill)
-      : prefill_(prefill), f_(std::make_unique<Function>(functions::extend)), b_(*f_) {}
+  RowsBuilder(const Function &prefill, llvm::StringRef name)
+      : prefill_(prefill), f_(std::make_unique<Function>(name.str())), b_(*f_) {}
 
   /// Null where `obstacle()` says why there is none.
   llvm::Expected<std::unique_ptr<Function>> build() {
@@ -285,12 +285,13 @@ private:
 
 } // namespace
 
-llvm::Error extendRows(PassContext &ctx) {
+/// `name`, which is @extend or a form of it, from that form of @prefill.
+static llvm::Error addRows(PassContext &ctx, llvm::StringRef from, llvm::StringRef name) {
   Module &m = ctx.module();
-  const Function *prefill = m.function(functions::prefill);
-  if (!prefill || m.function(functions::extend))
+  const Function *prefill = m.function(from);
+  if (!prefill || m.function(name))
     return llvm::Error::success();
-  RowsBuilder rows(*prefill);
+  RowsBuilder rows(*prefill, name);
   auto extend = rows.build();
   if (!extend)
     return extend.takeError();
@@ -307,6 +308,15 @@ llvm::Error extendRows(PassContext &ctx) {
   (*extend)->eraseDeadOps();
   m.functions.push_back(std::move(*extend));
   return llvm::Error::success();
+}
+
+llvm::Error extendRows(PassContext &ctx) {
+  if (llvm::Error e = addRows(ctx, functions::prefill, functions::extend))
+    return e;
+  if (!ctx.module().function(functions::extend))
+    return llvm::Error::success();
+  return addRows(ctx, functions::widened(functions::prefill),
+                 functions::widened(functions::extend));
 }
 
 } // namespace gpt2c

@@ -6,7 +6,10 @@
 //                calibrated one for x
 // Where x has one row for each sequence it stays as it is: the time goes into reading weights,
 // which are the same integers. So does it in @prefill_short, which is @prefill for prompts of few
-// tokens and is made here where the two differ.
+// tokens and is made here where the two differ. With `widenWeights` @prefill_widened and
+// @decode_widened are made here, too, with the floats that the int8 weights stand for:
+//                linear(x, w w_scale)
+// but for a vocabulary projection whose rows are units of 16 bytes in int8.
 // Other operands, attributes and the result's type stay. The vocabulary projection has int8 weights
 // in every scheme and keeps its input. Where its weights are the table of tokens, too, a scale for
 // each output channel is one for each row of the table, and one int8 table serves both:
@@ -25,6 +28,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Regex.h"
 
@@ -168,8 +172,12 @@ private:
                 linear->locations);
     if (treatment == Treatment::Keep)
       return llvm::Error::success();
-    if (f.name() == functions::prefillShort || isOneToken(f, *linear->operand(ops::Linear::X)))
+    const bool wide = functions::isWidened(f.name());
+    if (wide || f.name() == functions::prefillShort ||
+        isOneToken(f, *linear->operand(ops::Linear::X)))
       treatment = Treatment::WeightsOnly;
+    if (wide && !imported && (!isVocabularyProjection(*linear) || !hasWholeUnits(*linear)))
+      return widen(f, linear);
     Builder b(f, linear);
     b.setLocations(linear->locations);
     Value *q = nullptr, *scale = nullptr;
@@ -207,6 +215,27 @@ private:
       return y.takeError();
     (*y)->name = linear->result()->name;
     linear->result()->replaceAllUsesWith(*y);
+    return llvm::Error::success();
+  }
+
+  /// Whether a row of its weights is units of 16 bytes in int8, as the fast kernels read it.
+  static bool hasWholeUnits(const Op &linear) {
+    return linear.operand(ops::Linear::W)->type.shape[1].constant().value_or(0) % 16 == 0;
+  }
+
+  /// Gives the product the floats that its int8 weights stand for.
+  llvm::Error widen(Function &f, Op *linear) {
+    const Op &old = *constantOp(linear->operand(ops::Linear::W));
+    if (llvm::Error e = checkFinite(old))
+      return e;
+    auto [it, isNew] = wide_.try_emplace(old.constant.raw());
+    if (isNew)
+      it->second = floatsOf(weightOf(old.constant, *linear), old.constant.dtype());
+    Builder b(f, linear);
+    b.setLocations(linear->locations);
+    Value *w = b.constant(it->second);
+    w->name = linear->operand(ops::Linear::W)->name;
+    linear->setOperand(ops::Linear::W, w);
     return llvm::Error::success();
   }
 
@@ -340,6 +369,7 @@ private:
   PassContext &ctx_;
   const QuantizeOptions &options_;
   std::map<const void *, Int8Weight> weights_;
+  std::map<const void *, Tensor> wide_;
   std::vector<Tensor> kept_; // so that no other constant gets the address of one that is gone
   llvm::StringSet<> told_;
 };
@@ -354,6 +384,14 @@ static void addShortPrefill(Module &m, QuantizeScheme scheme) {
       llvm::find_if(m.functions, [](auto &f) { return f->name() == functions::prefill; });
   if (prefill != m.functions.end() && !m.function(functions::prefillShort))
     m.functions.insert(prefill, (*prefill)->clone(functions::prefillShort));
+}
+
+static void addWidened(Module &m) {
+  for (llvm::StringRef name : {functions::prefill, functions::decode}) {
+    const std::string wide = functions::widened(name);
+    if (const Function *f = m.function(name); f && !m.function(wide))
+      m.functions.push_back(f->clone(wide));
+  }
 }
 
 /// Patterns of --quantize-exclude and --quantize-include each name a layer: one that does not is
@@ -391,10 +429,17 @@ llvm::Error insertQuantize(PassContext &ctx) {
   if (llvm::Error e = checkPatterns(ctx.module(), ctx.options().quantize))
     return e;
   Inserter inserter(ctx);
-  addShortPrefill(ctx.module(), ctx.options().quantize.scheme);
+  llvm::SmallPtrSet<const Function *, 4> done; // their weights were int8 once
   for (auto &f : ctx.module().functions)
-    if (llvm::Error e = inserter.run(*f))
-      return e;
+    if (functions::isWidened(f->name()))
+      done.insert(f.get());
+  addShortPrefill(ctx.module(), ctx.options().quantize.scheme);
+  if (ctx.options().quantize.widenWeights)
+    addWidened(ctx.module());
+  for (auto &f : ctx.module().functions)
+    if (!done.contains(f.get()))
+      if (llvm::Error e = inserter.run(*f))
+        return e;
   return llvm::Error::success();
 }
 

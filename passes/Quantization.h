@@ -38,6 +38,8 @@ struct QuantizeOptions {
   /// Regular expressions over a layer's names, see layerNames(). A layer that `include` matches is
   /// quantised like the others, whatever else is said about it.
   std::vector<std::string> exclude, include;
+  /// Also @prefill and @decode with floats in the place of int8 weights, for a schedule to choose.
+  bool widenWeights = false;
   /// Names of layers that keep their precision.
   llvm::StringSet<> keep;
   /// How much of the outliers moves into the weights, 0 to 1; none: searched for each norm.

@@ -56,6 +56,20 @@ static float bestScale(const float *w, const float *moments, int64_t count) {
   return best;
 }
 
+Tensor floatsOf(const Int8Weight &w, DType type) {
+  const int64_t n = w.q.dim(0), k = w.q.dim(1), group = k / std::max<int64_t>(1, w.scale.dim(1));
+  Tensor out(type, {n, k});
+  llvm::parallelFor(0, n, [&](size_t row) {
+    std::vector<double> floats(k);
+    for (int64_t i = 0; i < k; ++i) {
+      const float scale = w.scale.data<float>()[int64_t(row) * w.scale.dim(1) + i / group];
+      floats[i] = double(float(w.q.data<int8_t>()[int64_t(row) * k + i]) * scale);
+    }
+    out.store(int64_t(row) * k, floats);
+  });
+  return out;
+}
+
 Int8Weight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments) {
   int64_t n = w.dim(0), k = w.dim(1);
   if (!group || k % group)

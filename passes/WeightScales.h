@@ -11,6 +11,9 @@ struct Int8Weight {
   Tensor q, scale; ///< i8[n, k] and f32[n, groups]
 };
 
+/// What it stands for, rounded to `type`.
+Tensor floatsOf(const Int8Weight &w, DType type);
+
 /// w[n, k] with a scale for each `group` elements of a row (0, or no divisor of k: the whole row).
 /// With m_k the mean square of the input that meets column k, rounding adds to the mean square of
 /// an output

@@ -1,6 +1,7 @@
 #include "schedule/FunctionSchedule.h"
 
 #include "ir/FunctionNames.h"
+#include "schedule/ScheduleCost.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -10,13 +11,28 @@ static std::string count(int64_t n, llvm::StringRef what) {
   return llvm::formatv("{0} {1}{2}", n, what, n == 1 ? "" : "s").str();
 }
 
+Function *VersionScheduler::widenedForm(const Function &f) const {
+  const std::string name = f.name() == functions::prefillShort ? functions::prefill : f.name();
+  return module_.function(functions::widened(name));
+}
+
 llvm::Error VersionScheduler::add(std::vector<FunctionSchedule> &list, Function &f,
                                   std::string limits, SymbolBounds bounds,
                                   const ScheduleOptions &options) const {
   auto made = schedule(f, bounds, options, kernels_);
   if (!made)
     return made.takeError();
-  list.push_back({&f, std::move(limits), std::move(bounds), std::move(*made)});
+  FunctionSchedule version{&f, std::move(limits), std::move(bounds), std::move(*made)};
+  if (Function *wide = widenedForm(f); wide && !options.orders) {
+    auto other = schedule(*wide, version.bounds, options, kernels_);
+    if (!other)
+      return other.takeError();
+    if (microsecondsOf(*other, version.bounds) < microsecondsOf(version.schedule, version.bounds)) {
+      version.of = wide;
+      version.schedule = std::move(*other);
+    }
+  }
+  list.push_back(std::move(version));
   return llvm::Error::success();
 }
 

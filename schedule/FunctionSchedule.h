@@ -9,8 +9,8 @@ namespace gpt2c {
 
 /// One version.
 struct FunctionSchedule {
-  Function *of = nullptr;
-  std::string limits; ///< "up to 8 sequences of 128 tokens"
+  Function *of = nullptr; ///< the function asked about, or its widened form
+  std::string limits;     ///< "up to 8 sequences of 128 tokens"
   SymbolBounds bounds;
   Schedule schedule;
 };
@@ -34,6 +34,8 @@ public:
                                                       int64_t covered) const;
 
 private:
+  /// The form of `f` with floats in the place of int8 weights; null: there is none.
+  Function *widenedForm(const Function &f) const;
   llvm::Expected<std::vector<FunctionSchedule>> extend(Function &f, SumOrders *orders) const;
   llvm::Error add(std::vector<FunctionSchedule> &list, Function &f, std::string limits,
                   SymbolBounds bounds, const ScheduleOptions &options) const;

@@ -35,7 +35,9 @@ int64_t contextOf(const Module &module, int64_t otherwise) {
   return kv ? kv->type.shape[4].constant().value_or(otherwise) : otherwise;
 }
 
-bool isShortPrefill(const Function &f) { return f.name() == functions::prefillShort; }
+static bool isShortPrefill(const Function &f) { return f.name() == functions::prefillShort; }
+
+bool isOtherForm(const Function &f) { return isShortPrefill(f) || functions::isWidened(f.name()); }
 
 /// Of the symbols of @extend.
 static SymbolBounds rowSymbols(const Versions::RowsBox &box) {

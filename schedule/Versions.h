@@ -9,9 +9,9 @@
 
 namespace gpt2c {
 
-/// Whether `f` is the first version of @prefill where few rows are computed in another way than
-/// many: the plan has it under the same name, and other devices do without.
-bool isShortPrefill(const Function &f);
+/// Whether `f` is another form of a function for some of its calls, functions::prefillShort or an
+/// widened one: the plan has it under that function's name, and other devices do without.
+bool isOtherForm(const Function &f);
 
 /// The KV state as functions are given it; null: there is none.
 const Value *kvState(const Module &module);

@@ -65,11 +65,12 @@ void addSteps(PlanDraft &d) {
   for (const FunctionSchedule &version : *versions) {
     auto out = std::make_unique<plan::FunctionT>();
     out->name = rt::functions::steps;
+    d.noteBody(*out, *version.of);
     StepBuilder builder(d.pool, *out, version.bounds);
     builder.usePages(*extend);
     if (d.hasSampling())
       builder.drawRows(Dim::symbol("batch"));
-    if (llvm::Error e = builder.build(*decode, version.schedule, emit))
+    if (llvm::Error e = builder.build(*version.of, version.schedule, emit))
       return slower(std::move(e));
     d.meta().functions.push_back(std::move(out));
   }

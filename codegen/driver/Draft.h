@@ -4,6 +4,9 @@
 #include "codegen/Codegen.h"
 #include "codegen/PlanPool.h"
 #include "codegen/driver/Schedules.h"
+#include "ir/FunctionNames.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
 
@@ -27,6 +30,16 @@ struct PlanDraft {
     return llvm::any_of(meta().functions, [&](auto &f) {
       return f->name == name && !f->steps.empty() && f->archs.empty();
     });
+  }
+  /// `out` is made from `body`, which the plan's IR has then.
+  void noteBody(plan::FunctionT &out, const Function &body) {
+    if (isOtherForm(body))
+      out.body = body.name();
+  }
+  /// Whether a function of the plan is made from `body`, or it is no other function's form.
+  bool isBody(const Function &body) {
+    return !functions::isWidened(body.name()) ||
+           llvm::any_of(meta().functions, [&](auto &f) { return f->body == body.name(); });
   }
   /// Whether a device can choose otherwise than greedily.
   bool hasSampling();

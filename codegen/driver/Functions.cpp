@@ -20,7 +20,7 @@ bool PlanDraft::hasSampling() {
 
 /// A function without steps: its ports are known, the CPU device runs its IR.
 static void describeFunction(PlanDraft &d, const Function &f) {
-  if (isShortPrefill(f))
+  if (isOtherForm(f))
     return;
   auto out = std::make_unique<plan::FunctionT>();
   out->name = f.name();
@@ -39,10 +39,11 @@ static llvm::Expected<Functions> extendVersions(PlanDraft &d, Function &f) {
   for (const FunctionSchedule &version : *versions) {
     list.push_back(std::make_unique<plan::FunctionT>());
     list.back()->name = f.name();
+    d.noteBody(*list.back(), *version.of);
     StepBuilder builder(d.pool, *list.back(), version.bounds);
     if (d.hasSampling())
       builder.drawRows(Dim::symbol("segments"));
-    if (llvm::Error e = builder.build(f, version.schedule, emit))
+    if (llvm::Error e = builder.build(*version.of, version.schedule, emit))
       return e;
   }
   if (d.options.batchInvariant)
@@ -83,9 +84,10 @@ static void addFunction(PlanDraft &d, Function &f) {
     return leaveToHost(versions.takeError());
   for (const FunctionSchedule &version : *versions) {
     auto out = std::make_unique<plan::FunctionT>();
-    out->name = isShortPrefill(f) ? rt::functions::prefill : f.name();
+    out->name = isOtherForm(f) ? rt::functions::prefill : f.name();
+    d.noteBody(*out, *version.of);
     StepBuilder builder(d.pool, *out, version.bounds);
-    if (llvm::Error e = builder.build(f, version.schedule, emit))
+    if (llvm::Error e = builder.build(*version.of, version.schedule, emit))
       return leaveToHost(std::move(e));
     d.meta().functions.push_back(std::move(out));
   }
@@ -93,6 +95,8 @@ static void addFunction(PlanDraft &d, Function &f) {
 
 llvm::Error addFunctions(PlanDraft &d) {
   for (auto &f : d.module.functions) {
+    if (functions::isWidened(f->name())) // a form of versions of the one that it is named after
+      continue;
     const bool extend = f->name() == functions::extend;
     if (d.options.archs.empty())
       describeFunction(d, *f);

@@ -34,6 +34,8 @@ static void printFor(const Module &module, const CodegenOptions &options, const 
                      llvm::raw_ostream &os) {
   const VersionScheduler scheduler = schedulerOf(module, options, target);
   for (auto &f : module.functions) {
+    if (functions::isWidened(f->name()))
+      continue;
     const bool extend = f->name() == functions::extend;
     std::vector<SumOrders::Estimate> costs;
     if (options.batchInvariant && extend)

@@ -40,6 +40,16 @@ static cl::opt<int64_t> weightGroup(
     "weight-group",
     cl::desc("Elements of a weight's row that share a scale (w8a16, w8a8; default: the whole row)"),
     cl::value_desc("N"), cl::init(0), category());
+enum class WidenWeights : uint8_t { Auto, Never };
+static cl::opt<WidenWeights> widenWeights(
+    "widen-weights",
+    cl::desc(
+        "Int8 weights are in the plan as floats, too (two bytes more each), for calls in which "
+        "those are faster"),
+    cl::values(clEnumValN(WidenWeights::Auto, "auto",
+                          "where there are such calls, on GPUs (default)"),
+               clEnumValN(WidenWeights::Never, "never", "they are int8 alone")),
+    cl::init(WidenWeights::Auto), category());
 static cl::list<std::string> exclude(
     "quantize-exclude",
     cl::desc("Keep the precision of products whose weight or ONNX node matches (repeatable)"),
@@ -73,12 +83,17 @@ static llvm::Error checkExpressions(llvm::StringRef flag, llvm::ArrayRef<std::st
   return llvm::Error::success();
 }
 
+bool mayWidenWeights() {
+  return scheme != QuantizeScheme::None && widenWeights == WidenWeights::Auto;
+}
+
 llvm::Expected<QuantizeOptions> quantizeFlags() {
   QuantizeOptions o;
   o.scheme = scheme;
   o.int8Kv = kvType == KvType::Int8;
   o.imported = imported;
   o.weightGroup = weightGroup;
+  o.widenWeights = widenWeights.getNumOccurrences() && mayWidenWeights();
   if (weightGroup < 0)
     return makeError(ExitCode::Usage, "--weight-group is at least 1, or 0 for the whole row");
   if ((observer.getNumOccurrences() || percentile.getNumOccurrences()) &&
@@ -128,6 +143,7 @@ std::vector<std::string> quantizeFlagTexts() {
   add(kvType, kvType == KvType::Int8 ? "int8" : "plan");
   add(imported, std::array{"all", "products", "none"}[size_t(imported.getValue())]);
   add(weightGroup, std::to_string(weightGroup));
+  add(widenWeights, widenWeights == WidenWeights::Auto ? "auto" : "never");
   for (const std::string &e : exclude)
     add(exclude, e);
   for (const std::string &e : include)

@@ -14,6 +14,10 @@ namespace gpt2c {
 /// reading.
 llvm::Expected<QuantizeOptions> quantizeFlags();
 
+/// Whether there may be widened forms of functions, see QuantizeOptions::widenWeights, which are
+/// made where somebody chooses among them or --widen-weights is given.
+bool mayWidenWeights();
+
 /// The options as given, for the plan's record; empty when none is.
 std::vector<std::string> quantizeFlagTexts();
 

@@ -107,25 +107,21 @@ rt::Status traceForward(rt::Session &session, const Function &f, const TraceCall
 
 } // namespace
 
-/// What the call runs of the plan's IR: a GPU's version of @prefill for the shortest prompts, the
-/// first of several, is made from @prefill_short where there is one.
+/// What the call runs of the plan's IR: the body of the first version that holds it.
 static const Function *bodyOf(rt::Session &session, const Module &module, const TraceCall &call) {
-  const Function *body = module.function(call.function),
-                 *shortest = module.function(functions::prefillShort);
-  if (call.function != functions::prefill || !shortest)
-    return body;
-  auto versions = llvm::make_filter_range(session.backend().functions(), [](const auto &version) {
-    return version->name == rt::functions::prefill;
-  });
-  if (llvm::hasSingleElement(versions))
-    return body;
-  const bool fits = llvm::all_of((*versions.begin())->symbols, [&](const auto &symbol) {
-    const int64_t size = symbol->name == "batch" ? call.batch()
-                         : symbol->name == "seq" ? call.tokens()
-                                                 : symbol->min;
-    return size <= symbol->max;
-  });
-  return fits ? shortest : body;
+  for (const auto &version : session.backend().functions()) {
+    const bool fits = llvm::all_of(version->symbols, [&](const auto &symbol) {
+      const int64_t size = symbol->name == "batch" ? call.batch()
+                           : symbol->name == "seq" ? call.tokens()
+                                                   : symbol->min;
+      return size <= symbol->max;
+    });
+    if (version->name == call.function && fits && !version->body.empty())
+      return module.function(version->body);
+    if (version->name == call.function && fits)
+      break;
+  }
+  return module.function(call.function);
 }
 
 llvm::Expected<Trace> traceCall(rt::Session &session, const Module &module, const TraceCall &call) {

@@ -311,6 +311,8 @@ private:
     json_.attribute("arena_bytes", function.arena_bytes);
     json_.attribute("scratch_bytes", function.scratch_bytes);
     json_.attribute("peak_live_bytes", peakLiveBytes(function));
+    if (!function.body.empty())
+      json_.attribute("body", utf8(function.body));
     if (!function.archs.empty())
       strings("archs", function.archs);
     array("inputs", function.inputs, [&](const auto &port) { writePort(view, *port); });

@@ -194,7 +194,8 @@ static void printFunctions(const DumpContext &context, llvm::raw_ostream &os) {
     if (!isForCpu(context.plan))
       os << function.steps.size() << " steps, arena " << formatBytes(function.arena_bytes)
          << ", scratch " << formatBytes(function.scratch_bytes) << "; ";
-    os << boundsText(function) << "\n";
+    os << boundsText(function)
+       << (function.body.empty() ? "" : "; from @" + printable(function.body)) << "\n";
     printPorts(view, os);
   }
 }

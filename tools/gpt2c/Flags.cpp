@@ -340,6 +340,8 @@ static llvm::Error readCodegenFlags(CompileFlags &f) {
   if (llvm::Error e = checkKernels(*archs))
     return e;
   o.archs = std::move(*archs);
+  f.passes.quantize.widenWeights =
+      mayWidenWeights() && !o.archs.empty() && !batchInvariant && f.passes.precision != DType::F32;
   o.batchInvariant = batchInvariant;
   o.cudaPath = cudaPath;
   o.maxBatch = maxBatch;

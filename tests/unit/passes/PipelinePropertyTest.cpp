@@ -40,7 +40,8 @@ void testIdempotence(uint64_t seed) {
   auto text = [&] {
     std::string out;
     llvm::raw_string_ostream os(out);
-    print(g.module, os, {.locations = false, .contents = false, .weights = nullptr});
+    print(g.module, os,
+          {.locations = false, .contents = false, .weights = nullptr, .prints = nullptr});
     return out;
   };
   for (const Stage &stage : pipeline())

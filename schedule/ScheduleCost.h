@@ -1,0 +1,15 @@
+// What a function's launches take, to choose between two forms of it.
+#pragma once
+
+#include "schedule/Bounds.h"
+#include "schedule/Schedule.h"
+
+namespace gpt2c {
+
+/// Estimated microseconds of all launches but attention's, at the most rows there can be: products
+/// as their kernels' models have them, never less than their weights take from memory, all else by
+/// what it reads and writes. Good for comparing forms of one function, whose attention is the same.
+/// Infinite: a group has no kernel.
+double microsecondsOf(const Schedule &schedule, const SymbolBounds &bounds);
+
+} // namespace gpt2c
