@@ -52,7 +52,7 @@ namespace attention_decode {
 using Config = AttentionDecodeConfig;
 
 Config modelConfig(const AttentionProblem &p) {
-  Config c{p.config};
+  Config c{{p.config}};
   c.append = p.config.append || (!c.last && p.queries <= fewQueries);
   if (c.ropePairs > 0)
     c.queries = int(p.queries);

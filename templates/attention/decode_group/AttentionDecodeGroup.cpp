@@ -42,7 +42,7 @@ int kvHeadsOf(const AttentionConfig &c) { return c.kvHeads ? c.kvHeads : c.heads
 int mostKeys(const AttentionConfig &c) { return c.headDim <= 64 ? 32 : 16; }
 
 Config modelConfig(const AttentionProblem &p) {
-  Config c{p.config};
+  Config c{{p.config}};
   c.append = true;
   // Split the keys over a cluster until there are three blocks for two SMs; where there are fewer
   // blocks than SMs then, shorter rounds let more warps have keys.

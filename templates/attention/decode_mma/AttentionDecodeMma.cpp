@@ -37,7 +37,7 @@ namespace attention_decode_mma {
 using Config = AttentionDecodeMmaConfig;
 
 Config modelConfig(const AttentionProblem &p) {
-  Config c{p.config};
+  Config c{{p.config}};
   // Split the keys over a cluster until each SM has a block, with int8, whose blocks have half of
   // the bytes on their way, two.
   const int64_t blocks = p.sequences * p.queries * c.heads, processors = p.target.multiprocessors;
