@@ -139,7 +139,7 @@ __device__ __forceinline__ void linearWgmma(const typename C::X *x,
 #else
   static_assert(LinearMma<WithoutWgmma<C>>::threads == L::threads &&
                 LinearMma<WithoutWgmma<C>>::sharedBytes <= L::sharedBytes);
-  linearMma<WithoutWgmma<C>>(x, w, y, sizes, {}, splits, index, split, shared, epilogue);
+  linearMma<WithoutWgmma<C>>(x, w, y, sizes, {}, splits, index, shared, epilogue);
 #endif
 }
 
