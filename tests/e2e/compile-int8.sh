@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Plans in int8 compile for a GPU as a whole, for Hopper alone and for it beside an earlier
-# architecture, which have kernels of their own: no function is left to the CPU device, and NVRTC's
-# front end takes each of the kernels, no version having floats in their place; with GPT2C_NIGHTLY those of w8a8 for Hopper are compiled to
-# the end. Needs NVRTC, no GPU.
+# architecture, which have kernels of their own: no function is left to the CPU device, no version
+# takes floats in the place of int8, and NVRTC's front end takes each of the kernels; with
+# GPT2C_NIGHTLY those of w8a8 for Hopper are compiled to the end. Needs NVRTC, no GPU.
 set -uo pipefail
 . "$GPT2C_SOURCE_DIR/tests/e2e/front-end.bash"
 sample=$GPT2C_SOURCE_DIR/examples/sample/model.onnx
