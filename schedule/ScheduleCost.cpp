@@ -26,13 +26,17 @@ static double ownCost(const Op &op, const SymbolBounds &bounds) {
   return launch + bytes / bytesPerMicrosecond;
 }
 
+/// What the weights of a product take from memory.
+static double readCost(const LinearShape &s) {
+  const bool odd = s.w == Scalar::I8 && s.k % 16 != 0;
+  const double bytes =
+      odd ? oddRowBytes * std::max(1.0, double(s.rows) / rowsOfOdd) : scalarBytes(s.w);
+  return double(s.n) * double(s.k) * bytes / bytesPerMicrosecond;
+}
+
 static double productCost(const LinearGroup &group, const SymbolBounds &bounds) {
   const LinearProblem &p = group.problem;
-  const bool odd = p.w == Scalar::I8 && p.k % 16 != 0;
-  const double bytes =
-                   odd ? oddRowBytes * std::max(1.0, double(p.rows) / rowsOfOdd) : scalarBytes(p.w),
-               read = launch + double(p.n) * double(p.k) * bytes / bytesPerMicrosecond;
-  double cost = std::max(group.taken.microseconds.value_or(0), read);
+  double cost = std::max(group.taken.microseconds.value_or(0), launch + readCost(p));
   if (!group.int8)
     return cost;
   // Launches around it: rows that are quantised, weights that become floats, a quantised result.
@@ -54,6 +58,9 @@ double microsecondsOf(const Schedule &schedule, const SymbolBounds &bounds) {
       return std::numeric_limits<double>::infinity();
     if (const auto *linear = group.get<LinearGroup>())
       sum += productCost(*linear, bounds);
+    else if (const auto *mlp = group.get<MlpGroup>())
+      sum += std::max(mlp->taken.microseconds.value_or(0),
+                      launch + readCost(mlp->problem.hidden) + readCost(mlp->problem.output));
     else if (const auto *own = group.get<OwnGroup>())
       sum += ownCost(*own->op, bounds);
   }

@@ -36,6 +36,20 @@ void AttentionLaunch::addParts(int splits) {
            splits > 1 ? b.sharedScratch("attention-counters", rows * 4) : StepBuilder::null());
 }
 
+llvm::Error AttentionLaunch::addMaps(const AttentionConfig &c) {
+  Value *state = op.result(ops::AppendAttention::NextKv),
+        *qkv = op.operand(ops::AppendAttention::Qkv);
+  const int kvHeads = c.kvHeads ? c.kvHeads : c.heads;
+  const Dim planes = Dim(2 * kvHeads) * state->type.shape[0] * state->type.shape[2];
+  auto qkvAt = b.read(qkv), kvAt = b.read(state);
+  if (!qkvAt || !kvAt)
+    return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
+  args.set("qkvMap", b.tensorMap(std::move(*qkvAt), qkv->type.shape[1],
+                                 c.headDim * (c.heads + 2 * kvHeads), 64, &sequences()));
+  args.set("kvMap", b.tensorMap(std::move(*kvAt), state->type.shape[4], c.headDim, 64, &planes));
+  return llvm::Error::success();
+}
+
 std::array<plan::ExprT, 3> AttentionLaunch::perQuery(int splits) const {
   return {rt::constantExpr(splits), rt::constantExpr(p.config.heads),
           b.expr(sequences() * queries)};

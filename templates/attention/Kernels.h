@@ -25,6 +25,9 @@ struct AttentionLaunch {
   llvm::Error begin(const AttentionConfig &c);
   /// Where parts of sums meet.
   void addParts(int splits);
+  /// qkvMap and kvMap: rows of the call, a matrix for each sequence, and of the state, one for each
+  /// head's keys or values, in boxes of 64.
+  llvm::Error addMaps(const AttentionConfig &c);
   /// A block for each part of each query's keys; and for each tile of queries.
   std::array<plan::ExprT, 3> perQuery(int splits) const;
   std::array<plan::ExprT, 3> tiles(int queriesOfTile) const;

@@ -84,18 +84,10 @@ std::string slower(const AttentionProblem &p) {
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
   if (llvm::Error e = l.begin(c))
     return e;
+  if (llvm::Error e = l.addMaps(c))
+    return e;
   StepBuilder &b = l.b;
-  Value *state = l.op.result(ops::AppendAttention::NextKv),
-        *qkv = l.op.operand(ops::AppendAttention::Qkv);
-  const int kvHeads = c.kvHeads ? c.kvHeads : c.heads;
-  const Dim planes = Dim(2 * kvHeads) * state->type.shape[0] * state->type.shape[2];
-  auto qkvAt = b.read(qkv), kvAt = b.read(state);
-  if (!qkvAt || !kvAt)
-    return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
-  const Dim &batch = qkv->type.shape[0], &seq = qkv->type.shape[1];
-  l.args.set("qkvMap",
-             b.tensorMap(std::move(*qkvAt), seq, 64 * (c.heads + 2 * kvHeads), 64, &batch));
-  l.args.set("kvMap", b.tensorMap(std::move(*kvAt), state->type.shape[4], 64, 64, &planes));
+  const Dim &batch = l.sequences(), &seq = l.op.operand(ops::AppendAttention::Qkv)->type.shape[1];
   l.args.set("backwards", b.backwards());
   std::array<plan::ExprT, 3> grid = {rt::constantExpr(c.heads), b.expr(batch),
                                      ceilDivExpr(b, seq, 64)};

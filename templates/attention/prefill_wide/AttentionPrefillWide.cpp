@@ -13,8 +13,8 @@ std::string nameOf(const AttentionPrefillWideConfig &c) {
   return llvm::formatv("attention_prefill_wide groups={0}", c.groups).str();
 }
 
-/// Warpgroups of a block, at most: of wider heads the accumulators of one take the registers that two
-/// warps of a quarter of a multiprocessor have.
+/// Warpgroups of a block, at most: of wider heads the accumulators of one take the registers that
+/// two warps of a quarter of a multiprocessor have.
 static int mostGroups(const AttentionConfig &c) { return c.headDim > 128 ? 1 : 2; }
 
 /// Of keys, and of values: as many as leave room for the queries.
@@ -81,18 +81,10 @@ std::string slower(const AttentionProblem &p) {
 llvm::Error emit(AttentionLaunch &l, const Config &c) {
   if (llvm::Error e = l.begin(c))
     return e;
+  if (llvm::Error e = l.addMaps(c))
+    return e;
   StepBuilder &b = l.b;
-  Value *state = l.op.result(ops::AppendAttention::NextKv),
-        *qkv = l.op.operand(ops::AppendAttention::Qkv);
-  const int kvHeads = c.kvHeads ? c.kvHeads : c.heads;
-  const Dim planes = Dim(2 * kvHeads) * state->type.shape[0] * state->type.shape[2];
-  auto qkvAt = b.read(qkv), kvAt = b.read(state);
-  if (!qkvAt || !kvAt)
-    return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
-  const Dim &batch = qkv->type.shape[0], &seq = qkv->type.shape[1];
-  l.args.set("qkvMap",
-             b.tensorMap(std::move(*qkvAt), seq, c.headDim * (c.heads + 2 * kvHeads), 64, &batch));
-  l.args.set("kvMap", b.tensorMap(std::move(*kvAt), state->type.shape[4], c.headDim, 64, &planes));
+  const Dim &batch = l.sequences(), &seq = l.op.operand(ops::AppendAttention::Qkv)->type.shape[1];
   return l.launch(attentionPrefillWide(l.name("attention_prefill_wide"), c),
                   {rt::constantExpr(c.heads), b.expr(batch), ceilDivExpr(b, seq, 64 * c.groups)});
 }

@@ -19,8 +19,8 @@
 // in score.cuh.
 // Kernel: qkvMap X[batch,seq,(Heads+2*KvHeads)*HeadDim] and kvMap
 // X[layers*2*batchMax*KvHeads,context,HeadDim] in boxes of 64 rows, kv the state itself, out
-// Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (null unless it is written), past i32[batch] or null, layer,
-// batchMax, context, seq, scale.
+// Y[batch,seq,Heads,HeadDim], outScale f32[batch,seq,Heads] (null unless it is written), past
+// i32[batch] or null, layer, batchMax, context, seq, scale.
 // Grid: (Heads, batch, ceil(seq / (64 Groups))); block: AttentionWide<C>::threads; dynamic shared:
 // AttentionWide<C>::sharedBytes.
 // Bytes: 2 (past + 2 seq) HeadDim Heads + ...; flops: 4 HeadDim Heads (visible pairs) per sequence.

@@ -1,4 +1,5 @@
-// Values of the configurations of templates/decode_step/common/configs.def, and their text in a kernel.
+// Values of the configurations of templates/decode_step/common/configs.def, and their text in a
+// kernel.
 #pragma once
 
 #include "ir/Activations.h"
