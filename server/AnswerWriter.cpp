@@ -1,6 +1,6 @@
 #include "server/AnswerWriter.h"
 
-#include "runtime/text/Utf8.h"
+#include "runtime/text/unicode/Utf8.h"
 #include "server/RandomId.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "server/Json.h"
 
-#include "runtime/text/Utf8.h"
+#include "runtime/text/unicode/Utf8.h"
 
 #include <boost/json/parse.hpp>
 

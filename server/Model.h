@@ -5,7 +5,7 @@
 #include "runtime/grammar/Grammar.h"
 #include "runtime/session/Embeddings.h"
 #include "runtime/text/Chat.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 #include "server/ToolCalls.h"
 
 #include <memory>

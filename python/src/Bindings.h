@@ -3,7 +3,7 @@
 
 #include "runtime/Status.h"
 #include "runtime/plan/PlanFile.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include <nanobind/nanobind.h>
 

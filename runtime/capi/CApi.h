@@ -4,7 +4,7 @@
 #include "include/gpt2c.h"
 #include "runtime/grammar/Grammar.h"
 #include "runtime/session/Session.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include <algorithm>
 #include <atomic>

@@ -5,7 +5,7 @@
 
 #include "runtime/Status.h"
 #include "runtime/sampling/Constraint.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include <memory>
 #include <string>

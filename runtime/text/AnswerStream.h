@@ -5,7 +5,7 @@
 #include "runtime/sampling/Sampler.h"
 #include "runtime/text/Finish.h"
 #include "runtime/text/TextStream.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include <algorithm>
 #include <cstdint>

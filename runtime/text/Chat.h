@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/text/ChatTemplate.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include <map>
 #include <span>

@@ -1,6 +1,6 @@
 #include "runtime/text/TextStream.h"
 
-#include "runtime/text/Utf8.h"
+#include "runtime/text/unicode/Utf8.h"
 
 #include <algorithm>
 #include <utility>

@@ -2,9 +2,9 @@
 // - A blob: whatever parse() accepts is what serialize() writes, and a tokenizer whose encode and
 //   decode round-trip.
 // - A text for a tokenizer with merges: encode and decode round-trip, whole and streamed.
-#include "runtime/text/PreTokenizer.h"
-#include "runtime/text/Tokenizer.h"
-#include "runtime/text/TokenizerModel.h"
+#include "runtime/text/tokenizer/PreTokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/TokenizerModel.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -3,7 +3,7 @@
 // Requests come on standard input: a byte (e: encode as the tokenizer adds tokens, n: without them,
 // d: decode), a u32 and so many bytes (of text; of i32 ids). Answers go to standard output: a u32
 // and so many bytes (of ids; of text). On standard error, in the end: seconds within encode.
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include <chrono>
 #include <cstdio>

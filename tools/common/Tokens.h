@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/session/Session.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "llvm/Support/Error.h"
 

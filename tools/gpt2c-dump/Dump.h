@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"

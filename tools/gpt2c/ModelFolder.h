@@ -1,7 +1,7 @@
 // What the small files beside a model say of its texts.
 #pragma once
 
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 #include "tools/gpt2c/Flags.h"
 
 namespace gpt2c {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/Function.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 #include "tools/gpt2c/Flags.h"
 #include "tools/gpt2c/Progress.h"
 

@@ -5,7 +5,7 @@
 #include "codegen/Codegen.h"
 #include "passes/Pipeline.h"
 #include "plan_generated.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/DeviceName.h"
 

@@ -1,7 +1,7 @@
 // Filters and tests. All of them, by name.
-#include "runtime/text/Unicode.h"
-#include "runtime/text/Utf8.h"
 #include "runtime/text/jinja/Library.h"
+#include "runtime/text/unicode/Unicode.h"
+#include "runtime/text/unicode/Utf8.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include "runtime/text/jinja/Lexer.h"
 
-#include "runtime/text/Utf8.h"
 #include "runtime/text/jinja/Value.h"
+#include "runtime/text/unicode/Utf8.h"
 
 #include <algorithm>
 #include <cctype>

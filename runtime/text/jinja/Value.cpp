@@ -1,7 +1,7 @@
 #include "runtime/text/jinja/Value.h"
 
-#include "runtime/text/Unicode.h"
-#include "runtime/text/Utf8.h"
+#include "runtime/text/unicode/Unicode.h"
+#include "runtime/text/unicode/Utf8.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "runtime/text/PreTokenizer.h"
+#include "runtime/text/tokenizer/PreTokenizer.h"
 
 #include <gtest/gtest.h>
 #include <xxhash.h>

@@ -6,7 +6,7 @@
 #include "TokenizerToy.h"
 #include "runtime/plan/PlanWriter.h"
 #include "runtime/session/Session.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include <cassert>
 #include <memory>

@@ -1,5 +1,5 @@
 #include "runtime/text/TextStream.h"
-#include "runtime/text/Utf8.h"
+#include "runtime/text/unicode/Utf8.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "TokenizerToy.h"
 

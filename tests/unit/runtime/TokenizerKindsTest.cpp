@@ -1,9 +1,9 @@
 // Steps of a tokenizer, and the files of other formats: what the `tokenizers`, `sentencepiece` and
 // `tiktoken` packages give is compared at large by tests/tokenizers.
-#include "runtime/text/Normalizer.h"
-#include "runtime/text/Regex.h"
-#include "runtime/text/RegexSyntax.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Normalizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
+#include "runtime/text/unicode/Regex.h"
+#include "runtime/text/unicode/RegexSyntax.h"
 
 #include "TokenizerToy.h"
 

@@ -1,5 +1,5 @@
-#include "runtime/text/TokenizerModel.h"
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/TokenizerModel.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "TokenizerToy.h"
 

@@ -1,6 +1,6 @@
 // GPT-2's own vocabulary against other implementations. The files are in GPT2C_SHARED_DIR; a test
 // whose files are absent is skipped.
-#include "runtime/text/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "tests/unit/SharedDir.h"
 

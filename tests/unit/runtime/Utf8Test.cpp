@@ -1,4 +1,4 @@
-#include "runtime/text/Utf8.h"
+#include "runtime/text/unicode/Utf8.h"
 
 #include <gtest/gtest.h>
 

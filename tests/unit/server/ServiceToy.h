@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../runtime/PagedToy.h"
-#include "runtime/text/TokenizerModel.h"
+#include "runtime/text/tokenizer/TokenizerModel.h"
 #include "server/Service.h"
 
 #include <boost/json.hpp>
