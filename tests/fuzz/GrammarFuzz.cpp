@@ -1,7 +1,7 @@
 // A kind and a text: whatever they are, compiling ends, with a constraint or an error that says
 // something; and what a constraint lets through it takes.
 #include "runtime/grammar/Grammar.h"
-#include "tests/unit/runtime/TokenizerToy.h"
+#include "tests/unit/runtime/text/TokenizerToy.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -4,7 +4,7 @@
 #include "runtime/capi/CApi.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/device/WorkerThreads.h"
-#include "tests/unit/runtime/RandomModel.h"
+#include "tests/unit/runtime/engine/RandomModel.h"
 
 #include <cstdio>
 #include <cstdlib>

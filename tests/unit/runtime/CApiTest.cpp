@@ -1,7 +1,7 @@
 #include "PlanSample.h"
-#include "TokenizerToy.h"
 #include "include/gpt2c.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
+#include "tests/unit/runtime/text/TokenizerToy.h"
 
 #include <gtest/gtest.h>
 

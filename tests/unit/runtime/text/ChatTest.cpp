@@ -1,6 +1,6 @@
 // Conversations as prompts: which template, what it sees, which tokens come of it.
 #include "runtime/text/Chat.h"
-#include "RandomModel.h"
+#include "tests/unit/runtime/engine/RandomModel.h"
 
 #include <gtest/gtest.h>
 

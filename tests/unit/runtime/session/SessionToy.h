@@ -1,9 +1,9 @@
 // A session over a backend that plays a model whose next token is the last one plus one.
 #pragma once
 
-#include "PlanSample.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/session/Session.h"
+#include "tests/unit/runtime/PlanSample.h"
 
 #include <gtest/gtest.h>
 

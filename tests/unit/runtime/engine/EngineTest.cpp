@@ -1,6 +1,6 @@
 // The engine over a toy device: each promise of Engine.h by itself.
 #include "EngineFixture.h"
-#include "TokenizerToy.h"
+#include "tests/unit/runtime/text/TokenizerToy.h"
 
 namespace gpt2c::rt {
 namespace {

@@ -3,10 +3,10 @@
 // resembles a stop string and of bytes that are no UTF-8.
 #pragma once
 
-#include "TokenizerToy.h"
 #include "runtime/plan/PlanWriter.h"
 #include "runtime/session/Session.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
+#include "tests/unit/runtime/text/TokenizerToy.h"
 
 #include <cassert>
 #include <memory>

@@ -1,8 +1,8 @@
 // An engine over a toy device, and what its requests come to.
 #pragma once
 
-#include "PagedToy.h"
 #include "runtime/engine/Engine.h"
+#include "tests/unit/runtime/PagedToy.h"
 
 #include <gtest/gtest.h>
 

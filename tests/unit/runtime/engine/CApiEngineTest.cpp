@@ -1,7 +1,7 @@
 // The C API's engines over the toy device.
-#include "PagedToy.h"
-#include "TokenizerToy.h"
 #include "runtime/capi/CApi.h"
+#include "tests/unit/runtime/PagedToy.h"
+#include "tests/unit/runtime/text/TokenizerToy.h"
 
 #include <gtest/gtest.h>
 

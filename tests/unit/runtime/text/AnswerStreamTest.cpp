@@ -1,7 +1,7 @@
 // The text layer alone: random tokens over a small tokenizer, against the definition at once.
 #include "runtime/text/AnswerStream.h"
-#include "RandomModel.h"
 #include "TokenizerToy.h"
+#include "tests/unit/runtime/engine/RandomModel.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Texts of generations: the same streamed or not, and what the ids say.
 #include "runtime/text/TextGeneration.h"
-#include "RandomModel.h"
 #include "runtime/text/unicode/Utf8.h"
+#include "tests/unit/runtime/engine/RandomModel.h"
 
 #include <gtest/gtest.h>
 

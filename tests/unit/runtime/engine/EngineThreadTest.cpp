@@ -1,6 +1,6 @@
 // An engine on a thread of its own: requests from many threads, turns with others, endings.
 #include "runtime/engine/EngineThread.h"
-#include "PagedToy.h"
+#include "tests/unit/runtime/PagedToy.h"
 
 #include <gtest/gtest.h>
 

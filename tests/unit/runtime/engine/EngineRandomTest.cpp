@@ -1,6 +1,6 @@
 // Thousands of random requests: every answer is that of the request alone, no page leaks.
-#include "PagedToy.h"
 #include "runtime/engine/Engine.h"
+#include "tests/unit/runtime/PagedToy.h"
 
 #include <gtest/gtest.h>
 
