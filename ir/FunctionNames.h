@@ -10,7 +10,7 @@ namespace gpt2c::functions {
 /// The exported graph: the logits of every token, or of the last one.
 inline constexpr char forward[] = "forward";
 /// Between two stages: what generation stands for of a graph that means more
-/// (passes/FullMasks.cpp, passes/ShortTexts.cpp).
+/// (passes/recognise/FullMasks.cpp, passes/ShortTexts.cpp).
 inline constexpr char generation[] = "generation";
 /// Takes prompts into the KV state.
 inline constexpr char prefill[] = "prefill";

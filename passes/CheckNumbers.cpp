@@ -3,8 +3,8 @@
 // rounding. The graph stays as it is.
 #include "passes/Numbers.h"
 #include "passes/Pass.h"
-#include "passes/Precision.h"
-#include "passes/proof/RoundedDecisions.h"
+#include "passes/proof/bounds/RoundedDecisions.h"
+#include "passes/quantize/Precision.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"

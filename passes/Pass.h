@@ -5,8 +5,8 @@
 // for what makes the module impossible to compile.
 #pragma once
 
-#include "passes/Quantization.h"
 #include "passes/Remark.h"
+#include "passes/quantize/Quantization.h"
 
 #include <functional>
 #include <utility>

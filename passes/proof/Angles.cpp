@@ -1,7 +1,7 @@
 #include "passes/proof/Angles.h"
 
 #include "ir/Builder.h"
-#include "passes/proof/Probe.h"
+#include "passes/proof/masks/Probe.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

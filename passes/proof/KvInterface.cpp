@@ -2,10 +2,10 @@
 
 #include "ir/FunctionNames.h"
 #include "ir/ops/Common.h"
-#include "passes/proof/AttentionProbe.h"
 #include "passes/proof/PositionProof.h"
-#include "passes/proof/Probabilities.h"
 #include "passes/proof/TokenWise.h"
+#include "passes/proof/bounds/Probabilities.h"
+#include "passes/proof/masks/AttentionProbe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

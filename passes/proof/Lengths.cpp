@@ -2,7 +2,7 @@
 #include "passes/proof/Lengths.h"
 
 #include "ir/Executor.h"
-#include "passes/proof/Probe.h"
+#include "passes/proof/masks/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

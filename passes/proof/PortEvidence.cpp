@@ -1,9 +1,9 @@
 // Which ports of an exported graph are what: by what the graph does with them and by their names.
 #include "passes/proof/KvInterface.h"
 #include "passes/proof/PositionProof.h"
-#include "passes/proof/Probabilities.h"
-#include "passes/proof/Probe.h"
 #include "passes/proof/TokenWise.h"
+#include "passes/proof/bounds/Probabilities.h"
+#include "passes/proof/masks/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"

@@ -1,7 +1,7 @@
 #include "passes/proof/PositionProof.h"
 
 #include "passes/proof/Lengths.h"
-#include "passes/proof/Probe.h"
+#include "passes/proof/masks/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,9 +1,9 @@
 // One proof, whose steps share what they found before.
 #include "passes/proof/RopeForm.h"
 
-#include "passes/Precision.h"
 #include "passes/proof/Lengths.h"
 #include "passes/proof/PositionProof.h"
+#include "passes/quantize/Precision.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,7 +1,7 @@
 // Rotary position embeddings (Su et al. 2021, RoFormer), whatever their spelling.
 #pragma once
 
-#include "passes/proof/Probe.h"
+#include "passes/proof/masks/Probe.h"
 
 namespace gpt2c {
 

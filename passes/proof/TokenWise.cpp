@@ -1,6 +1,6 @@
 #include "passes/proof/TokenWise.h"
 
-#include "passes/proof/Probe.h"
+#include "passes/proof/masks/Probe.h"
 
 #include "llvm/ADT/STLExtras.h"
 

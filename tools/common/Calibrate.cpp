@@ -1,7 +1,7 @@
 #include "tools/common/Calibrate.h"
 
 #include "ir/Error.h"
-#include "passes/Quantization.h"
+#include "passes/quantize/Quantization.h"
 
 #include "llvm/ADT/StringExtras.h"
 

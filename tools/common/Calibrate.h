@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/Function.h"
-#include "passes/Calibration.h"
+#include "passes/quantize/Calibration.h"
 #include "tools/common/TextForward.h"
 
 namespace gpt2c {

@@ -1,7 +1,7 @@
 // The command line's options of quantisation, for the tools that run passes.
 #pragma once
 
-#include "passes/Quantization.h"
+#include "passes/quantize/Quantization.h"
 
 #include "llvm/Support/Error.h"
 

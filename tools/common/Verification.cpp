@@ -2,7 +2,7 @@
 
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 #include "runtime/plan/Golden.h"
 #include "tools/common/GoldenPrompts.h"
 #include "tools/common/TextForward.h"

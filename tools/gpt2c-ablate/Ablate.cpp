@@ -5,7 +5,7 @@
 #include "frontend/Import.h"
 #include "ir/Text.h"
 #include "passes/Pipeline.h"
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"

@@ -1,7 +1,7 @@
 // The result of an ablation as a table, as data and as a picture.
 #include "tools/gpt2c-ablate/Ablate.h"
 
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -2,7 +2,7 @@
 #include "tools/gpt2c-ablate/Ablate.h"
 #include "tools/gpt2c-ablate/PeakKernels.h"
 
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/Report.h"
 

@@ -3,7 +3,7 @@
 #include "cpu/PlanModule.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 #include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/SessionRunner.h"

@@ -5,7 +5,7 @@
 #include "cpu/PlanModule.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/DeviceFlags.h"
 #include "tools/common/Report.h"

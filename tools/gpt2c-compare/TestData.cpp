@@ -6,7 +6,7 @@
 #include "ir/Error.h"
 #include "ir/Ports.h"
 #include "ir/Tensor.h"
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/runtime-common/Table.h"
 

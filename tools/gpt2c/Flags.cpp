@@ -3,7 +3,7 @@
 #include "codegen/KernelCache.h"
 #include "codegen/Nvrtc.h"
 #include "ir/Error.h"
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 #include "tools/common/CommandLine.h"
 #include "tools/common/PipelineFlags.h"
 #include "tools/common/QuantizeFlags.h"

@@ -1,5 +1,5 @@
 // Observers of activations and the file they are kept in.
-#include "passes/Calibration.h"
+#include "passes/quantize/Calibration.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Elements as functions of indices and lengths, against the reference executor.
-#include "passes/proof/AttentionProbe.h"
-#include "passes/proof/ChainBound.h"
 #include "passes/proof/Lengths.h"
+#include "passes/proof/bounds/ChainBound.h"
+#include "passes/proof/masks/AttentionProbe.h"
 #include "tests/unit/passes/Preserved.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Bounds of scores against what scores there are.
-#include "passes/proof/ScoreBound.h"
+#include "passes/proof/bounds/ScoreBound.h"
 #include "tests/unit/passes/Preserved.h"
 
 using namespace gpt2c;

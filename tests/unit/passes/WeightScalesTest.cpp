@@ -1,5 +1,5 @@
 // Scales of int8 weights by least weighted squared error.
-#include "passes/WeightScales.h"
+#include "passes/quantize/WeightScales.h"
 
 #include "ir/ops/Quantize.h"
 

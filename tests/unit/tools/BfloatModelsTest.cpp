@@ -2,7 +2,7 @@
 // graphs in double precision and the golden tokens.
 #include "frontend/Import.h"
 #include "passes/Pipeline.h"
-#include "passes/Precision.h"
+#include "passes/quantize/Precision.h"
 #include "tests/unit/SharedDir.h"
 #include "verify/Compare.h"
 #include "verify/PlanRunner.h"

@@ -1,0 +1,163 @@
+// fuse-kv: keys and values are appended where they are read, out of one packed tensor of queries,
+// keys and values, of which a rotary embedding turns the heads in front; separate products for
+// queries, keys and values become one. Where nothing but the last token of each sequence is read of
+// the result, nothing else is computed. Token and position tables are read together.
+//
+// Termination: every rewrite removes a kv_append, a linear or a gather.
+#include "passes/fuse/MergedProduct.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace gpt2c {
+
+using P = Pattern;
+
+/// The packed tensor of which q, k and v are the parts, one after the other.
+static llvm::Expected<Value *> packedOf(llvm::ArrayRef<Value *> qkv, Builder &b) {
+  auto packed = besideEachOther(qkv, b);
+  if (!packed || *packed)
+    return packed;
+  return b.value(OpCode::Concat, qkv, {{"axis", int64_t(-1)}});
+}
+
+/// Whether both turn all of their heads by the same angles, and nothing else reads what they give.
+static bool turnAlike(const Value *q, const Value *k) {
+  const Op *a = q->def(), *c = k->def();
+  bool both = a && c && a->is(OpCode::Rope) && c->is(OpCode::Rope) && q->hasOneUse() &&
+              k->hasOneUse() && a->operands().drop_front() == c->operands().drop_front();
+  return both && a->intAttr("heads") == 0 && sameAttrs(*a, *c);
+}
+
+/// The same where queries and keys are turned: rope(packed), of the heads in front of the values.
+static llvm::Expected<Value *> turnedOf(llvm::ArrayRef<Value *> qkv, Builder &b) {
+  if (!turnAlike(qkv[0], qkv[1]))
+    return packedOf(qkv, b);
+  Op *q = qkv[0]->def(), *k = qkv[1]->def();
+  auto packed = packedOf({q->operand(ops::Rope::X), k->operand(ops::Rope::X), qkv[2]}, b);
+  if (!packed)
+    return packed;
+  int64_t width = *qkv[0]->type.shape.back().constant() + *qkv[1]->type.shape.back().constant();
+  Value *positions = q->operand(ops::Rope::Positions);
+  if (positions->def() && positions->def()->is(OpCode::Positions))
+    positions = positions->def()->operand(0);
+  return b.value(OpCode::Rope,
+                 {*packed, positions, q->operand(ops::Rope::Cos), q->operand(ops::Rope::Sin)},
+                 {{"head_dim", q->intAttr("head_dim")},
+                  {"heads", width / q->intAttr("head_dim")},
+                  {"interleaved", q->boolAttr("interleaved")}});
+}
+
+/// What gather_last takes as lengths where nothing else reads `y`; null otherwise.
+static Value *lengthOfReaders(const Value &y) {
+  const Op *first = y.uses().empty() ? nullptr : y.uses().front().op;
+  auto isLast = [&](const Use &u) {
+    return u.op->is(OpCode::GatherLast) &&
+           u.op->operand(ops::GatherLast::Length) == first->operand(ops::GatherLast::Length);
+  };
+  // Arguments are there before the attention.
+  return first && llvm::all_of(y.uses(), isLast) && !first->operand(ops::GatherLast::Length)->def()
+             ? first->operand(ops::GatherLast::Length)
+             : nullptr;
+}
+
+static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
+  Op *append = attention->operand(ops::CachedAttention::Kv)->def();
+  if (!append || !append->is(OpCode::KvAppend) ||
+      append->operand(ops::KvAppend::Past) != attention->operand(ops::CachedAttention::Past) ||
+      append->intAttr("layer") != attention->intAttr("layer"))
+    return llvm::Error::success();
+  Builder b(f, attention);
+  auto qkv = turnedOf({attention->operand(ops::CachedAttention::Q),
+                       append->operand(ops::KvAppend::K), append->operand(ops::KvAppend::V)},
+                      b);
+  if (!qkv)
+    return qkv.takeError();
+  if (llvm::any_of(b.created(), [](const Op *op) { return op->is(OpCode::Concat); }))
+    ctx.missed("attention: queries, keys and values of " + attention->describe() +
+                   " come from different products that cannot be merged; they are copied together "
+                   "at every step",
+               attention->locations)
+        .of("append_attention")
+        .after("one source of queries, keys and values")
+        .costing({b.created().front(), attention});
+  Value *length = lengthOfReaders(*attention->result());
+  auto fused = b.create(OpCode::AppendAttention,
+                        {append->operand(ops::KvAppend::Kv), *qkv,
+                         attention->operand(ops::CachedAttention::Past),
+                         attention->operand(ops::CachedAttention::KeyMask), length},
+                        attention->givenAttrs());
+  if (!fused)
+    return fused.takeError();
+  adoptLocations(b.created(), {attention, append});
+  append->result()->replaceAllUsesWith((*fused)->result(ops::AppendAttention::NextKv));
+  if (length)
+    for (const Use &u : llvm::SmallVector<Use>(attention->result()->uses()))
+      u.op->result()->replaceAllUsesWith((*fused)->result(ops::AppendAttention::Y));
+  else
+    attention->result()->replaceAllUsesWith((*fused)->result(ops::AppendAttention::Y));
+  return llvm::Error::success();
+}
+
+static std::vector<Rule> embedRules() {
+  std::vector<Rule> rules;
+  auto tokens = P::op(OpCode::Gather, {P::constant("tokens"), P::argument("ids")}, "t");
+  auto guard = [](const Match &m) {
+    return m.value("ids")->type.rank() == 2 && m.value("tokens")->type.rank() == 2 &&
+           m.value("positions")->type.rank() == 2 && m.op("t")->intAttr("axis") == 0 &&
+           m.op("p")->intAttr("axis") == 0 && m.value("t")->hasOneUse();
+  };
+  rules.push_back(
+      {"embed-past", "tokens[ids] + positions[past + s] = embed(ids, tokens, positions, past)",
+       P::op(OpCode::Add,
+             {tokens,
+              P::op(OpCode::Gather,
+                    {P::constant("positions"), P::op(OpCode::Positions, {P::any("past")})}, "p")}),
+       guard, [](const Match &m, Builder &b) {
+         return b.value(OpCode::Embed,
+                        {m.value("ids"), m.value("tokens"), m.value("positions"), m.value("past")});
+       }});
+  rules.push_back(
+      {"embed-ids",
+       "tokens[ids] + positions[position_ids] = embed(ids, tokens, positions, none, position_ids)",
+       P::op(OpCode::Add,
+             {tokens,
+              P::op(OpCode::Gather, {P::constant("positions"), P::argument("position_ids")}, "p")}),
+       guard, [](const Match &m, Builder &b) {
+         return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"),
+                                        nullptr, m.value("position_ids")});
+       }});
+  return rules;
+}
+
+/// Of a model without a table of positions: rotary embeddings take the place of it.
+static std::vector<Rule> tokenRules() {
+  return {{"embed-tokens", "tokens[ids] = embed(ids, tokens)",
+           P::op(OpCode::Gather, {P::constant("tokens"), P::argument("ids")}),
+           [](const Match &m) {
+             return m.value("ids")->type.rank() == 2 && m.value("tokens")->type.rank() == 2 &&
+                    isFloat(m.value("tokens")->type.dtype) && m.root()->intAttr("axis") == 0;
+           },
+           [](const Match &m, Builder &b) {
+             return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens")});
+           }}};
+}
+
+llvm::Error fuseKv(PassContext &ctx) {
+  for (auto &f : ctx.module().functions) {
+    llvm::SmallVector<Op *> attentions;
+    for (auto &op : f->ops())
+      if (op->is(OpCode::CachedAttention))
+        attentions.push_back(op.get());
+    for (Op *a : attentions)
+      if (llvm::Error e = fuseAttention(ctx, *f, a))
+        return e;
+    f->eraseDeadOps();
+    bool turns = llvm::any_of(f->ops(), [](auto &op) { return op->is(OpCode::Rope); });
+    for (auto &rules : {embedRules(), turns ? tokenRules() : std::vector<Rule>()})
+      if (auto n = applyRules(*f, rules); !n)
+        return n.takeError();
+  }
+  return llvm::Error::success();
+}
+
+} // namespace gpt2c

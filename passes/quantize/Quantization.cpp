@@ -1,0 +1,108 @@
+#include "passes/quantize/Quantization.h"
+
+#include "ir/Error.h"
+#include "passes/Rewrite.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Regex.h"
+
+namespace gpt2c {
+
+llvm::StringRef schemeName(QuantizeScheme scheme) {
+  switch (scheme) {
+  case QuantizeScheme::None:
+    return "none";
+  case QuantizeScheme::W8A16:
+    return "w8a16";
+  case QuantizeScheme::W8A8:
+    return "w8a8";
+  case QuantizeScheme::W8A8Tensor:
+    return "w8a8-tensor";
+  case QuantizeScheme::W8A8Smooth:
+    return "w8a8-smooth";
+  }
+  return "";
+}
+
+llvm::SmallVector<llvm::StringRef, 4> layerNames(const Op &linear) {
+  llvm::SmallVector<llvm::StringRef, 4> names;
+  for (unsigned i : {ops::Linear::W, ops::Linear::Bias})
+    if (const Value *v = linear.operand(i); v && !v->name.empty())
+      names.push_back(v->name);
+  llvm::append_range(names, linear.locations);
+  return names;
+}
+
+std::string layerName(const Op &linear) {
+  auto names = layerNames(linear);
+  return names.empty() ? "linear" : names.front().str();
+}
+
+Op *importedWeights(const Op &linear) {
+  Op *w = linear.is(OpCode::Linear) ? linear.operand(ops::Linear::W)->def() : nullptr;
+  return w && w->is(OpCode::Dequantize) && constantOp(w->operand(ops::Dequantize::Q)) &&
+                 constantOp(w->operand(ops::Dequantize::Scale))
+             ? w
+             : nullptr;
+}
+
+bool isQuantisable(const Op &linear) {
+  if (!linear.is(OpCode::Linear))
+    return false;
+  const Op *w = constantOp(linear.operand(ops::Linear::W));
+  return w && w->constant.valid() && isFloat(w->constant.dtype()) && w->constant.count() > 0;
+}
+
+bool isVocabularyProjection(const Op &linear) {
+  const Function &f = *linear.function();
+  for (auto [i, name] : llvm::enumerate(f.resultNames)) {
+    if (name != "logits")
+      continue;
+    const Value *v = f.returned()[i];
+    while (v->def() && (v->def()->is(OpCode::Reshape) || v->def()->is(OpCode::Cast)))
+      v = v->def()->operand(0);
+    if (v->def() == &linear)
+      return true;
+  }
+  return false;
+}
+
+static bool matchesAny(const Op &linear, llvm::ArrayRef<std::string> expressions) {
+  for (const std::string &expression : expressions)
+    for (llvm::StringRef name : layerNames(linear))
+      if (llvm::Regex(expression).match(name))
+        return true;
+  return false;
+}
+
+std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOptions &options) {
+  if (options.scheme == QuantizeScheme::None ||
+      (!isQuantisable(linear) && !importedWeights(linear)))
+    return {Treatment::Keep, ""};
+  if (options.keep.contains(layerName(linear)))
+    return {Treatment::Keep, "the quality gate"};
+  Treatment full =
+      options.scheme == QuantizeScheme::W8A16 ? Treatment::WeightsOnly : Treatment::Full;
+  if (matchesAny(linear, options.include))
+    return {full, ""};
+  if (matchesAny(linear, options.exclude))
+    return {Treatment::Keep, "--quantize-exclude"};
+  if (full == Treatment::Full && isVocabularyProjection(linear))
+    return {Treatment::WeightsOnly,
+            "it gives the logits, which errors of its input reach directly"};
+  return {full, ""};
+}
+
+llvm::Expected<const ActivationStats *> statsOf(const Op &linear, const QuantizeOptions &options) {
+  if (!options.calibration)
+    return makeError(ExitCode::Usage,
+                     "this scheme takes its scales from statistics: give --calibration=TEXT or "
+                     "--load-calibration=FILE");
+  const ActivationStats *stats = options.calibration->find(layerName(linear));
+  if (!stats || Dim(stats->channels) != linear.operand(ops::Linear::X)->type.shape.back())
+    return makeError(ExitCode::Usage, "the calibration has no statistics for the input of " +
+                                          layerName(linear) + ": it was made from another model");
+  return stats;
+}
+
+} // namespace gpt2c

@@ -1,0 +1,73 @@
+// What to quantise to int8, and how. docs/quantization.md has the formulas and their sources.
+#pragma once
+
+#include "ir/Op.h"
+#include "passes/quantize/Calibration.h"
+
+#include "llvm/ADT/StringSet.h"
+
+#include <memory>
+#include <optional>
+
+namespace gpt2c {
+
+enum class QuantizeScheme : uint8_t {
+  None,
+  W8A16,      // weights only
+  W8A8,       // weights for each output channel, activations for each token as it comes
+  W8A8Tensor, // one scale for a weight, one calibrated scale for its input
+  W8A8Smooth, // w8a8 after moving outliers of normalised activations into the weights
+};
+
+/// The spelling of --quantize; "none".
+llvm::StringRef schemeName(QuantizeScheme scheme);
+
+/// Which activations of a model that quantises them itself stay quantised.
+enum class ImportedActivations : uint8_t {
+  All,      // each; nothing is fused across one
+  Products, // those that products with weights read
+  None,
+};
+
+struct QuantizeOptions {
+  QuantizeScheme scheme = QuantizeScheme::None;
+  bool int8Kv = false;
+  ImportedActivations imported = ImportedActivations::Products;
+  /// Elements of a weight's row that share a scale; 0: the whole row.
+  int64_t weightGroup = 0;
+  /// Regular expressions over a layer's names, see layerNames(). A layer that `include` matches is
+  /// quantised like the others, whatever else is said about it.
+  std::vector<std::string> exclude, include;
+  /// Also @prefill and @decode with floats in the place of int8 weights, for a schedule to choose.
+  bool widenWeights = false;
+  /// Names of layers that keep their precision.
+  llvm::StringSet<> keep;
+  /// How much of the outliers moves into the weights, 0 to 1; none: searched for each norm.
+  std::optional<double> smoothStrength;
+  Observer observer = {};
+  /// What `W8A8Tensor` and `W8A8Smooth` take scales from.
+  std::shared_ptr<const Calibration> calibration;
+};
+
+/// The name by which people and statistics know a product with weights: that of its weight in the
+/// model, else of its bias, else of the first ONNX node it came from.
+std::string layerName(const Op &linear);
+/// All names that a regular expression may match: of weight, bias and ONNX nodes.
+llvm::SmallVector<llvm::StringRef, 4> layerNames(const Op &linear);
+
+/// The dequantize that a product's weights come from, where the model has them in int8; null
+/// otherwise.
+Op *importedWeights(const Op &linear);
+/// Whether `linear` is a product with a constant weight that can become int8.
+bool isQuantisable(const Op &linear);
+/// Whether `linear` gives the function's logits.
+bool isVocabularyProjection(const Op &linear);
+
+enum class Treatment : uint8_t { Keep, WeightsOnly, Full };
+/// What the options mean for one layer; the reason, where it is not the scheme's usual treatment.
+std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOptions &options);
+
+/// The statistics of the layer's input; an error of usage when there are none.
+llvm::Expected<const ActivationStats *> statsOf(const Op &linear, const QuantizeOptions &options);
+
+} // namespace gpt2c
