@@ -6,8 +6,8 @@
 #include "runtime/plan/Arch.h"
 #include "runtime/plan/PlanWriter.h"
 #include "schedule/DecodeForm.h"
-#include "schedule/SumOrders.h"
-#include "schedule/Tuning.h"
+#include "schedule/cost/Tuning.h"
+#include "schedule/products/SumOrders.h"
 
 #include "llvm/Support/Error.h"
 

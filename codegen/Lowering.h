@@ -5,7 +5,7 @@
 
 #include "ir/Error.h"
 #include "runtime/plan/Expr.h"
-#include "schedule/Operands.h"
+#include "schedule/products/Operands.h"
 
 #include "llvm/Support/MathExtras.h"
 

@@ -8,7 +8,7 @@
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/sampling/SampledChoice.h"
-#include "schedule/Operands.h"
+#include "schedule/products/Operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

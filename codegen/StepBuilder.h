@@ -6,8 +6,8 @@
 #include "ir/Function.h"
 #include "plan_generated.h"
 #include "runtime/plan/Expr.h"
-#include "schedule/Bounds.h"
 #include "schedule/Schedule.h"
+#include "schedule/cost/Bounds.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"

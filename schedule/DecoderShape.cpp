@@ -1,6 +1,6 @@
 #include "schedule/DecoderShape.h"
 
-#include "schedule/Operands.h"
+#include "schedule/products/Operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -1,7 +1,7 @@
 #include "schedule/FunctionSchedule.h"
 
 #include "ir/FunctionNames.h"
-#include "schedule/ScheduleCost.h"
+#include "schedule/cost/ScheduleCost.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

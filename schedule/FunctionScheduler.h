@@ -2,9 +2,9 @@
 // depends on is known, and kept.
 #pragma once
 
-#include "schedule/Operands.h"
 #include "schedule/Scheduler.h"
-#include "schedule/StatisticsWishes.h"
+#include "schedule/products/Operands.h"
+#include "schedule/products/StatisticsWishes.h"
 
 #include "llvm/ADT/DenseSet.h"
 

@@ -3,7 +3,7 @@
 
 #include "ir/Activations.h"
 #include "schedule/Kernel.h"
-#include "schedule/LinearProblem.h"
+#include "schedule/products/LinearProblem.h"
 
 namespace gpt2c {
 

@@ -1,6 +1,6 @@
 #include "schedule/Problems.h"
 
-#include "schedule/Operands.h"
+#include "schedule/products/Operands.h"
 
 namespace gpt2c {
 

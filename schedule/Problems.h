@@ -1,8 +1,8 @@
 // Ops as the problems that kernels are asked about.
 #pragma once
 
-#include "schedule/Bounds.h"
 #include "schedule/Scheduler.h"
+#include "schedule/cost/Bounds.h"
 
 namespace gpt2c {
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "ir/Function.h"
-#include "schedule/AttentionProblem.h"
-#include "schedule/LinearKernels.h"
 #include "schedule/MlpProblem.h"
-#include "schedule/PagedProblem.h"
+#include "schedule/attention/AttentionProblem.h"
+#include "schedule/attention/PagedProblem.h"
+#include "schedule/products/LinearKernels.h"
 
 #include "llvm/ADT/DenseMap.h"
 

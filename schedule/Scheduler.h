@@ -1,12 +1,12 @@
 // Decides what the launches of a function are.
 #pragma once
 
-#include "schedule/Bounds.h"
 #include "schedule/DecodeForm.h"
 #include "schedule/Schedule.h"
-#include "schedule/SumOrders.h"
 #include "schedule/Target.h"
-#include "schedule/Tuning.h"
+#include "schedule/cost/Bounds.h"
+#include "schedule/cost/Tuning.h"
+#include "schedule/products/SumOrders.h"
 
 #include "llvm/Support/Error.h"
 

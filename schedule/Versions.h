@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/Function.h"
-#include "schedule/Bounds.h"
+#include "schedule/cost/Bounds.h"
 
 #include <utility>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "templates/attention/Attention.h"
 
-#include "schedule/Operands.h"
 #include "schedule/Problems.h"
+#include "schedule/products/Operands.h"
 #include "templates/attention/Kernels.h"
 #include "templates/generic/GenericLowerings.h"
 #include "templates/quantize/Quantize.h"

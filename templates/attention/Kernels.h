@@ -3,7 +3,7 @@
 
 #include "codegen/KernelCall.h"
 #include "codegen/Lowering.h"
-#include "schedule/AttentionProblem.h"
+#include "schedule/attention/AttentionProblem.h"
 
 namespace gpt2c {
 

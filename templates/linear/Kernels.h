@@ -1,7 +1,7 @@
 // The kernels of products with weights and the choice among them.
 #pragma once
 
-#include "schedule/LinearKernels.h"
+#include "schedule/products/LinearKernels.h"
 #include "templates/linear/Launch.h"
 
 namespace gpt2c {

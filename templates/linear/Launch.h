@@ -3,7 +3,7 @@
 
 #include "codegen/KernelCall.h"
 #include "codegen/Lowering.h"
-#include "schedule/LinearKernels.h"
+#include "schedule/products/LinearKernels.h"
 #include "templates/linear/parts/Epilogue.h"
 
 namespace gpt2c {

@@ -1,7 +1,7 @@
 // What configurations of attention have where blocks share the keys of a query.
 #pragma once
 
-#include "schedule/AttentionProblem.h"
+#include "schedule/attention/AttentionProblem.h"
 
 namespace gpt2c {
 

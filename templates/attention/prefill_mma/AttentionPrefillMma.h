@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/KernelSource.h"
-#include "schedule/AttentionProblem.h"
+#include "schedule/attention/AttentionProblem.h"
 
 namespace gpt2c {
 

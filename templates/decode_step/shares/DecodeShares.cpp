@@ -1,5 +1,5 @@
 // The record of a step in shares: shares.cuh, and rows.cuh of several sequences.
-#include "schedule/StepCost.h"
+#include "schedule/cost/StepCost.h"
 #include "templates/decode_step/common/DecodeKernels.h"
 
 #include "llvm/Support/FormatVariadic.h"

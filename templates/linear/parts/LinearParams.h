@@ -1,7 +1,7 @@
 // Parameters that the kernels of products share, and the template arguments that pass them on.
 #pragma once
 
-#include "schedule/LinearProblem.h"
+#include "schedule/products/LinearProblem.h"
 #include "templates/linear/parts/ConfigList.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/TmaTiles.h"

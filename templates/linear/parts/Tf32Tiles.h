@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/Grid.h"
-#include "schedule/LinearProblem.h"
+#include "schedule/products/LinearProblem.h"
 
 #include <string>
 #include <variant>

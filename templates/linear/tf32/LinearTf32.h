@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/KernelSource.h"
-#include "schedule/LinearProblem.h"
+#include "schedule/products/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/Tf32Tiles.h"
 

@@ -3,7 +3,7 @@
 
 #include "codegen/Grid.h"
 #include "codegen/KernelSource.h"
-#include "schedule/LinearProblem.h"
+#include "schedule/products/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 #include "templates/linear/parts/TmaTiles.h"
 

@@ -5,7 +5,7 @@
 #include "Suite.h"
 
 #include "codegen/Grid.h"
-#include "schedule/LinearProblem.h"
+#include "schedule/products/LinearProblem.h"
 #include "templates/linear/parts/Epilogue.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Tuning files, and the lists of configurations they choose from.
-#include "schedule/Tuning.h"
+#include "schedule/cost/Tuning.h"
 
 #include "templates/attention/Kernels.h"
 #include "templates/linear/Kernels.h"

@@ -1,5 +1,5 @@
 // Which order of sums a product has in all versions of a function.
-#include "schedule/SumOrders.h"
+#include "schedule/products/SumOrders.h"
 
 #include "ir/Error.h"
 #include "ir/Text.h"

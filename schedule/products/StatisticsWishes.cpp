@@ -1,6 +1,6 @@
-#include "schedule/StatisticsWishes.h"
+#include "schedule/products/StatisticsWishes.h"
 
-#include "schedule/Operands.h"
+#include "schedule/products/Operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

@@ -1,4 +1,4 @@
-#include "schedule/SumOrders.h"
+#include "schedule/products/SumOrders.h"
 
 #include "ir/Error.h"
 

@@ -1,7 +1,7 @@
 // append_attention over pages: the problem that an op is, and the kernel for it.
 #include "schedule/FunctionScheduler.h"
-#include "schedule/PagedProblem.h"
 #include "schedule/Versions.h"
+#include "schedule/attention/PagedProblem.h"
 
 namespace gpt2c {
 

@@ -1,4 +1,4 @@
-#include "schedule/LinearProblem.h"
+#include "schedule/products/LinearProblem.h"
 
 namespace gpt2c {
 

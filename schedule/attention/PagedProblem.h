@@ -1,7 +1,7 @@
 // Attention over a KV state in pages, as kernels are asked about it.
 #pragma once
 
-#include "schedule/AttentionProblem.h"
+#include "schedule/attention/AttentionProblem.h"
 
 namespace gpt2c {
 

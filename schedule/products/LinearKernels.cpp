@@ -1,4 +1,4 @@
-#include "schedule/LinearKernels.h"
+#include "schedule/products/LinearKernels.h"
 
 namespace gpt2c {
 

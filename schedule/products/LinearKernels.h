@@ -3,7 +3,7 @@
 #pragma once
 
 #include "schedule/Kernel.h"
-#include "schedule/LinearProblem.h"
+#include "schedule/products/LinearProblem.h"
 
 namespace gpt2c {
 

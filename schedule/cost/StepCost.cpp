@@ -1,4 +1,4 @@
-#include "schedule/StepCost.h"
+#include "schedule/cost/StepCost.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "schedule/Operands.h"
+#include "schedule/products/Operands.h"
 
 #include "llvm/ADT/STLExtras.h"
 

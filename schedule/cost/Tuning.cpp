@@ -1,4 +1,4 @@
-#include "schedule/Tuning.h"
+#include "schedule/cost/Tuning.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"

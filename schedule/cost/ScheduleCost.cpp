@@ -1,6 +1,6 @@
-#include "schedule/ScheduleCost.h"
+#include "schedule/cost/ScheduleCost.h"
 
-#include "schedule/Operands.h"
+#include "schedule/products/Operands.h"
 
 #include <algorithm>
 #include <limits>

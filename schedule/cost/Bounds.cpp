@@ -1,4 +1,4 @@
-#include "schedule/Bounds.h"
+#include "schedule/cost/Bounds.h"
 
 namespace gpt2c {
 

@@ -1,8 +1,8 @@
 // What a function's launches take, to choose between two forms of it.
 #pragma once
 
-#include "schedule/Bounds.h"
 #include "schedule/Schedule.h"
+#include "schedule/cost/Bounds.h"
 
 namespace gpt2c {
 

@@ -1,4 +1,4 @@
-#include "schedule/AttentionProblem.h"
+#include "schedule/attention/AttentionProblem.h"
 
 namespace gpt2c {
 
