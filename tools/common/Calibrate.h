@@ -3,7 +3,7 @@
 
 #include "ir/Function.h"
 #include "passes/quantize/Calibration.h"
-#include "tools/common/TextForward.h"
+#include "tools/common/verification/TextForward.h"
 
 namespace gpt2c {
 

@@ -1,7 +1,7 @@
 #include "tools/common/WeightFolder.h"
 
 #include "ir/Error.h"
-#include "tools/common/CommandLine.h"
+#include "tools/common/flags/CommandLine.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"

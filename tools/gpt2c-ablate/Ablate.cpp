@@ -9,8 +9,8 @@
 #include "runtime/cuda/CudaDevice.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
-#include "tools/common/DeviceFlags.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/common/flags/DeviceFlags.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"

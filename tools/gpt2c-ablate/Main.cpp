@@ -3,8 +3,8 @@
 #include "tools/gpt2c-ablate/PeakKernels.h"
 
 #include "passes/quantize/Precision.h"
-#include "tools/common/CommandLine.h"
-#include "tools/common/Report.h"
+#include "tools/common/flags/CommandLine.h"
+#include "tools/common/report/Report.h"
 
 #include "llvm/Support/Process.h"
 

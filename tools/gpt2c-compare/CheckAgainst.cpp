@@ -6,8 +6,8 @@
 #include "passes/quantize/Precision.h"
 #include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"
-#include "tools/common/SessionRunner.h"
-#include "tools/common/Verification.h"
+#include "tools/common/verification/SessionRunner.h"
+#include "tools/common/verification/Verification.h"
 #include "tools/runtime-common/Table.h"
 #include "verify/Compare.h"
 

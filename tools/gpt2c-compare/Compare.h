@@ -1,7 +1,7 @@
 // gpt2c-compare: the parts of the tool.
 #pragma once
 
-#include "tools/common/StepTrace.h"
+#include "tools/common/tuning/StepTrace.h"
 
 #include "frontend/TensorProto.h"
 

@@ -1,7 +1,7 @@
 #include "tools/gpt2c-compare/Compare.h"
 
 #include "ir/Error.h"
-#include "tools/common/CommandLine.h"
+#include "tools/common/flags/CommandLine.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

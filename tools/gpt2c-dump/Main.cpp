@@ -2,10 +2,10 @@
 #include "codegen/driver/Schedules.h"
 #include "cpu/PlanModule.h"
 #include "ir/Text.h"
-#include "tools/common/CommandLine.h"
-#include "tools/common/Dot.h"
-#include "tools/common/Report.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/common/flags/CommandLine.h"
+#include "tools/common/report/Dot.h"
+#include "tools/common/report/Report.h"
 #include "tools/gpt2c-dump/Diff.h"
 
 #include "llvm/ADT/StringExtras.h"

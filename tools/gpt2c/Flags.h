@@ -3,7 +3,7 @@
 
 #include "codegen/Codegen.h"
 #include "passes/Pipeline.h"
-#include "tools/common/DeviceName.h"
+#include "tools/common/flags/DeviceName.h"
 #include "verify/CheckPlan.h"
 
 #include <optional>

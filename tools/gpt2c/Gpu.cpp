@@ -4,7 +4,7 @@
 #include "ir/Error.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaDevice.h"
-#include "tools/common/CommandLine.h"
+#include "tools/common/flags/CommandLine.h"
 
 namespace gpt2c {
 

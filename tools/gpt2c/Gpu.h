@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/session/Session.h"
-#include "tools/common/DeviceName.h"
+#include "tools/common/flags/DeviceName.h"
 
 #include <functional>
 #include <string>

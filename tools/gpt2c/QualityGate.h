@@ -1,7 +1,7 @@
 // Keeps layers out of int8 until limits of quality hold.
 #pragma once
 
-#include "tools/common/TextForward.h"
+#include "tools/common/verification/TextForward.h"
 #include "tools/runtime-common/Quality.h"
 
 namespace gpt2c {

@@ -5,9 +5,9 @@
 #include "ir/FunctionNames.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/Calibrate.h"
-#include "tools/common/CommandLine.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/Tokens.h"
+#include "tools/common/flags/CommandLine.h"
 #include "tools/gpt2c/Gpu.h"
 #include "tools/gpt2c/QualityGate.h"
 

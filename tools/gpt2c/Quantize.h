@@ -6,8 +6,8 @@
 #include "passes/Pipeline.h"
 #include "plan_generated.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
-#include "tools/common/CommandLine.h"
-#include "tools/common/DeviceName.h"
+#include "tools/common/flags/CommandLine.h"
+#include "tools/common/flags/DeviceName.h"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "tools/common/Dot.h"
+#include "tools/common/report/Dot.h"
 
 #include "ir/Text.h"
 

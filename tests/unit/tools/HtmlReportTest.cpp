@@ -1,4 +1,4 @@
-#include "tools/common/HtmlReport.h"
+#include "tools/common/report/HtmlReport.h"
 
 #include "ir/Text.h"
 #include "runtime/plan/Expr.h"

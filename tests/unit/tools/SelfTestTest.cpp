@@ -6,8 +6,8 @@
 #include "cpu/CpuBackend.h"
 #include "frontend/Import.h"
 #include "ir/Error.h"
-#include "tools/common/GeneratedSession.h"
-#include "tools/common/Verification.h"
+#include "tools/common/verification/GeneratedSession.h"
+#include "tools/common/verification/Verification.h"
 
 #include "llvm/ADT/STLExtras.h"
 

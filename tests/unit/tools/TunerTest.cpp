@@ -1,6 +1,6 @@
 // The tuner on a device that tells times as it is told: what it measures, what it takes, and what
 // it gives back when a function as a whole gets slower.
-#include "tools/common/Tuner.h"
+#include "tools/common/tuning/Tuner.h"
 
 #include "codegen/Nvrtc.h"
 #include "ir/Text.h"

@@ -1,5 +1,5 @@
 // The descent by functions whose time is a formula of their choices.
-#include "tools/common/TuningDescent.h"
+#include "tools/common/tuning/TuningDescent.h"
 
 #include "llvm/ADT/STLExtras.h"
 

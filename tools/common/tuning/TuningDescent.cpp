@@ -1,4 +1,4 @@
-#include "tools/common/TuningDescent.h"
+#include "tools/common/tuning/TuningDescent.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"

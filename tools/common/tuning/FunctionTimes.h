@@ -1,7 +1,7 @@
 // Times of whole functions over the KV state, each at its largest sizes.
 #pragma once
 
-#include "tools/common/TuningDescent.h"
+#include "tools/common/tuning/TuningDescent.h"
 
 #include "runtime/session/Session.h"
 

@@ -1,4 +1,4 @@
-#include "tools/common/StepTrace.h"
+#include "tools/common/tuning/StepTrace.h"
 
 #include "cpu/Convert.h"
 #include "ir/Error.h"

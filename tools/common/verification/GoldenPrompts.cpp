@@ -1,8 +1,8 @@
-#include "tools/common/GoldenPrompts.h"
+#include "tools/common/verification/GoldenPrompts.h"
 
 #include "runtime/device/FunctionCall.h"
 #include "runtime/plan/Golden.h"
-#include "tools/common/TextForward.h"
+#include "tools/common/verification/TextForward.h"
 
 #include "llvm/ADT/STLExtras.h"
 

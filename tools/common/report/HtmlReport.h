@@ -2,7 +2,7 @@
 // steps with their share of the roofline, the memory plan over time, the KV state.
 #pragma once
 
-#include "tools/common/GraphView.h"
+#include "tools/common/report/GraphView.h"
 
 #include "plan_generated.h"
 

@@ -1,4 +1,4 @@
-#include "tools/common/GeneratedSession.h"
+#include "tools/common/verification/GeneratedSession.h"
 
 #include "ir/Error.h"
 #include "tools/common/RuntimeError.h"

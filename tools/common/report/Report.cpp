@@ -1,4 +1,4 @@
-#include "tools/common/Report.h"
+#include "tools/common/report/Report.h"
 
 #include "tools/runtime-common/Report.h"
 

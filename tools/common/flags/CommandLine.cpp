@@ -1,4 +1,4 @@
-#include "tools/common/CommandLine.h"
+#include "tools/common/flags/CommandLine.h"
 
 #include "ir/Error.h"
 #include "runtime/plan/OutputFile.h"

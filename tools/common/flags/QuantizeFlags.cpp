@@ -1,7 +1,7 @@
-#include "tools/common/QuantizeFlags.h"
+#include "tools/common/flags/QuantizeFlags.h"
 
 #include "ir/Error.h"
-#include "tools/common/CommandLine.h"
+#include "tools/common/flags/CommandLine.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Regex.h"

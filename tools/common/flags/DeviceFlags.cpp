@@ -1,7 +1,7 @@
-#include "tools/common/DeviceFlags.h"
+#include "tools/common/flags/DeviceFlags.h"
 
-#include "tools/common/CommandLine.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/common/flags/CommandLine.h"
 #include "tools/runtime-common/DeviceFlags.h"
 
 #include <utility>

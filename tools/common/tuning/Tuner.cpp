@@ -1,7 +1,7 @@
-#include "tools/common/Tuner.h"
+#include "tools/common/tuning/Tuner.h"
 
-#include "tools/common/FunctionTimes.h"
 #include "tools/common/RuntimeError.h"
+#include "tools/common/tuning/FunctionTimes.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,4 +1,4 @@
-#include "tools/common/GraphView.h"
+#include "tools/common/report/GraphView.h"
 
 #include "ir/Text.h"
 #include "ir/ops/Common.h"

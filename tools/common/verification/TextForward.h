@@ -3,7 +3,7 @@
 
 #include "ir/Tensor.h"
 #include "passes/Pipeline.h"
-#include "tools/common/GeneratedSession.h"
+#include "tools/common/verification/GeneratedSession.h"
 
 namespace gpt2c {
 

@@ -1,4 +1,4 @@
-#include "tools/common/HtmlReport.h"
+#include "tools/common/report/HtmlReport.h"
 
 #include "ir/Calculate.h"
 #include "ir/ops/Common.h"

@@ -1,7 +1,7 @@
-#include "tools/common/PipelineFlags.h"
+#include "tools/common/flags/PipelineFlags.h"
 
-#include "tools/common/CommandLine.h"
-#include "tools/common/Remarks.h"
+#include "tools/common/flags/CommandLine.h"
+#include "tools/common/report/Remarks.h"
 #include "tools/runtime-common/Table.h"
 
 #include "ir/Error.h"

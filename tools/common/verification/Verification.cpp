@@ -1,11 +1,11 @@
-#include "tools/common/Verification.h"
+#include "tools/common/verification/Verification.h"
 
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
 #include "passes/quantize/Precision.h"
 #include "runtime/plan/Golden.h"
-#include "tools/common/GoldenPrompts.h"
-#include "tools/common/TextForward.h"
+#include "tools/common/verification/GoldenPrompts.h"
+#include "tools/common/verification/TextForward.h"
 #include "verify/Compare.h"
 #include "verify/OwnText.h"
 

@@ -1,4 +1,4 @@
-#include "tools/common/SessionRunner.h"
+#include "tools/common/verification/SessionRunner.h"
 
 #include "cpu/Convert.h"
 #include "runtime/plan/FunctionNames.h"

@@ -1,4 +1,4 @@
-#include "tools/common/Remarks.h"
+#include "tools/common/report/Remarks.h"
 
 #include "tools/runtime-common/Table.h"
 

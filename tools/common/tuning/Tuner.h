@@ -1,7 +1,7 @@
 // gpt2c --tune and --tuning-file: kernels chosen by measurement.
 #pragma once
 
-#include "tools/common/GeneratedSession.h"
+#include "tools/common/verification/GeneratedSession.h"
 
 namespace gpt2c {
 

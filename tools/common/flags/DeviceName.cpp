@@ -1,4 +1,4 @@
-#include "tools/common/DeviceName.h"
+#include "tools/common/flags/DeviceName.h"
 
 #include "ir/Error.h"
 

@@ -1,4 +1,4 @@
-#include "tools/common/TextForward.h"
+#include "tools/common/verification/TextForward.h"
 
 #include "cpu/Convert.h"
 #include "ir/Error.h"

@@ -1,4 +1,4 @@
-#include "tools/common/FunctionTimes.h"
+#include "tools/common/tuning/FunctionTimes.h"
 
 #include "runtime/plan/FunctionNames.h"
 #include "tools/common/RuntimeError.h"

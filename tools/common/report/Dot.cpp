@@ -1,6 +1,6 @@
-#include "tools/common/Dot.h"
+#include "tools/common/report/Dot.h"
 
-#include "tools/common/GraphView.h"
+#include "tools/common/report/GraphView.h"
 
 #include "llvm/ADT/STLExtras.h"
 
