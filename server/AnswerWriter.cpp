@@ -1,7 +1,7 @@
 #include "server/AnswerWriter.h"
 
 #include "runtime/text/unicode/Utf8.h"
-#include "server/RandomId.h"
+#include "server/http/RandomId.h"
 
 #include <algorithm>
 #include <ctime>

@@ -2,8 +2,8 @@
 // choice.
 #pragma once
 
-#include "server/GenerationRequest.h"
-#include "server/Json.h"
+#include "server/http/Json.h"
+#include "server/requests/GenerationRequest.h"
 
 #include <optional>
 #include <string>

@@ -6,7 +6,7 @@
 #include "runtime/session/Embeddings.h"
 #include "runtime/text/Chat.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
-#include "server/ToolCalls.h"
+#include "server/requests/ToolCalls.h"
 
 #include <memory>
 #include <mutex>

@@ -1,10 +1,10 @@
 // One class: the routes, and how what they begin ends.
 #include "server/Service.h"
 
-#include "server/EmbeddingRequest.h"
-#include "server/Exchange.h"
-#include "server/RandomId.h"
 #include "server/StatusPage.h"
+#include "server/http/Exchange.h"
+#include "server/http/RandomId.h"
+#include "server/requests/EmbeddingRequest.h"
 
 #include <algorithm>
 #include <ctime>

@@ -1,12 +1,12 @@
 // What the routes do, apart from sockets. All members may be called from any thread.
 #pragma once
 
-#include "server/GenerationRequest.h"
-#include "server/Http.h"
 #include "server/Mailbox.h"
 #include "server/Metrics.h"
 #include "server/Model.h"
 #include "server/WorkQueue.h"
+#include "server/http/Http.h"
+#include "server/requests/GenerationRequest.h"
 
 #include <atomic>
 #include <chrono>

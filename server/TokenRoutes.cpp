@@ -1,4 +1,4 @@
-#include "server/RequestParts.h"
+#include "server/requests/RequestParts.h"
 
 namespace gpt2c::serve {
 

@@ -1,7 +1,7 @@
 #include "server/Tracing.h"
 
-#include "server/Json.h"
-#include "server/RandomId.h"
+#include "server/http/Json.h"
+#include "server/http/RandomId.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>

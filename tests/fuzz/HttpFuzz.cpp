@@ -2,7 +2,7 @@
 // has and a body that is JSON or a stream of it, the engine is idle behind it, and no page is held.
 #include "../unit/server/ServiceToy.h"
 
-#include "server/HttpServer.h"
+#include "server/http/HttpServer.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // gpt2c-serve: the command line, and what follows from it.
 #pragma once
 
-#include "server/HttpServer.h"
+#include "server/http/HttpServer.h"
 #include "tools/runtime-common/DeviceFlags.h"
 
 #include <optional>

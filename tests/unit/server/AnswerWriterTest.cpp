@@ -1,7 +1,7 @@
 #include "ServiceToy.h"
 
 #include "server/AnswerWriter.h"
-#include "server/Fields.h"
+#include "server/http/Fields.h"
 
 namespace gpt2c::serve {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/EmbeddingRequest.h"
+#include "server/requests/EmbeddingRequest.h"
 
 #include "ServiceToy.h"
 

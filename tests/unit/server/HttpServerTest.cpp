@@ -1,5 +1,5 @@
 // Connections over sockets: whatever a client does, its connection and its pages end with it.
-#include "server/HttpServer.h"
+#include "server/http/HttpServer.h"
 #include "ServiceToy.h"
 
 #include <boost/asio/io_context.hpp>

@@ -1,5 +1,5 @@
 #include "runtime/text/unicode/Utf8.h"
-#include "server/Fields.h"
+#include "server/http/Fields.h"
 
 #include <boost/json.hpp>
 #include <gtest/gtest.h>

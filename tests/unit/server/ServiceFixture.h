@@ -3,7 +3,7 @@
 
 #include "ServiceToy.h"
 
-#include "server/Fields.h"
+#include "server/http/Fields.h"
 
 namespace gpt2c::serve {
 

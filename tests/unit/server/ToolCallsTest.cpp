@@ -1,4 +1,4 @@
-#include "server/ToolCalls.h"
+#include "server/requests/ToolCalls.h"
 
 #include <gtest/gtest.h>
 

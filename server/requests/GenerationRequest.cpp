@@ -1,4 +1,4 @@
-#include "server/RequestParts.h"
+#include "server/requests/RequestParts.h"
 
 #include <algorithm>
 #include <charconv>

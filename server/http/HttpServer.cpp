@@ -1,6 +1,6 @@
-#include "server/HttpServer.h"
+#include "server/http/HttpServer.h"
 
-#include "server/Connection.h"
+#include "server/http/Connection.h"
 
 #include <atomic>
 #include <thread>

@@ -2,7 +2,7 @@
 // is an error by its name.
 #pragma once
 
-#include "server/Json.h"
+#include "server/http/Json.h"
 
 #include <initializer_list>
 #include <optional>

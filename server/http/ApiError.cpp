@@ -1,6 +1,6 @@
-#include "server/ApiError.h"
+#include "server/http/ApiError.h"
 
-#include "server/Json.h"
+#include "server/http/Json.h"
 
 namespace gpt2c::serve {
 

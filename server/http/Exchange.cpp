@@ -1,4 +1,4 @@
-#include "server/Exchange.h"
+#include "server/http/Exchange.h"
 
 #include <algorithm>
 #include <limits>

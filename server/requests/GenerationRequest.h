@@ -3,9 +3,9 @@
 
 #include "runtime/engine/Admission.h"
 #include "runtime/grammar/Grammar.h"
-#include "server/Json.h"
 #include "server/Model.h"
-#include "server/ToolCalls.h"
+#include "server/http/Json.h"
+#include "server/requests/ToolCalls.h"
 
 #include <boost/json/value.hpp>
 

@@ -1,4 +1,4 @@
-#include "server/Fields.h"
+#include "server/http/Fields.h"
 
 #include <cmath>
 #include <limits>

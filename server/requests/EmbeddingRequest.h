@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/session/Embeddings.h"
-#include "server/GenerationRequest.h"
+#include "server/requests/GenerationRequest.h"
 
 #include <functional>
 

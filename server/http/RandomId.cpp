@@ -1,4 +1,4 @@
-#include "server/RandomId.h"
+#include "server/http/RandomId.h"
 
 #include <cstdint>
 #include <random>

@@ -1,8 +1,8 @@
 // Parts of bodies that more than one route has. Only the files that read bodies include this.
 #pragma once
 
-#include "server/Fields.h"
-#include "server/GenerationRequest.h"
+#include "server/http/Fields.h"
+#include "server/requests/GenerationRequest.h"
 
 namespace gpt2c::serve {
 

@@ -1,6 +1,6 @@
 // Fields that say which tokens an answer may have: grammars by OpenAI's and vLLM's names, and
 // lists.
-#include "server/RequestParts.h"
+#include "server/requests/RequestParts.h"
 
 #include "runtime/text/TextGeneration.h"
 

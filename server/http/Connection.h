@@ -2,7 +2,7 @@
 // HttpServer.cpp and Connection.cpp include this.
 #pragma once
 
-#include "server/HttpServer.h"
+#include "server/http/HttpServer.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>

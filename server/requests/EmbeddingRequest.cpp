@@ -1,6 +1,6 @@
-#include "server/EmbeddingRequest.h"
+#include "server/requests/EmbeddingRequest.h"
 
-#include "server/RequestParts.h"
+#include "server/requests/RequestParts.h"
 
 #include <bit>
 #include <charconv>

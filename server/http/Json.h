@@ -2,7 +2,7 @@
 // an event of a stream costs no tree.
 #pragma once
 
-#include "server/ApiError.h"
+#include "server/http/ApiError.h"
 
 #include <boost/json/value.hpp>
 

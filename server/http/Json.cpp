@@ -1,4 +1,4 @@
-#include "server/Json.h"
+#include "server/http/Json.h"
 
 #include "runtime/text/unicode/Utf8.h"
 

@@ -1,4 +1,4 @@
-#include "server/Connection.h"
+#include "server/http/Connection.h"
 
 #include <boost/asio/defer.hpp>
 #include <boost/asio/write.hpp>

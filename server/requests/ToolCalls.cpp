@@ -1,6 +1,6 @@
-#include "server/ToolCalls.h"
+#include "server/requests/ToolCalls.h"
 
-#include "server/Fields.h"
+#include "server/http/Fields.h"
 
 #include <algorithm>
 #include <optional>
