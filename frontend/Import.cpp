@@ -1,6 +1,6 @@
 #include "frontend/Import.h"
 #include "frontend/Importer.h"
-#include "frontend/OnnxFile.h"
+#include "frontend/files/OnnxFile.h"
 #include "ir/Error.h"
 
 #include "llvm/Support/Path.h"

@@ -1,11 +1,11 @@
 // The walk over a model's graph, from protobuf messages to ops.
 #pragma once
 
-#include "frontend/ExternalFiles.h"
 #include "frontend/LocalFunctions.h"
 #include "frontend/NodeLowering.h"
 #include "frontend/Symbols.h"
 #include "frontend/UnsupportedList.h"
+#include "frontend/files/ExternalFiles.h"
 #include "ir/Builder.h"
 
 #include "onnx.pb.h"

@@ -1,6 +1,6 @@
 #include "frontend/NodeLowering.h"
-#include "frontend/DecodeTensor.h"
 #include "frontend/Graph.h"
+#include "frontend/files/DecodeTensor.h"
 
 #include "llvm/ADT/STLExtras.h"
 

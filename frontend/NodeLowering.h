@@ -4,7 +4,7 @@
 // read as formulas and check `failed()` only where they would look into a value.
 #pragma once
 
-#include "frontend/ExternalFiles.h"
+#include "frontend/files/ExternalFiles.h"
 #include "ir/Builder.h"
 #include "ir/Error.h"
 

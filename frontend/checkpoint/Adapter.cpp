@@ -1,9 +1,9 @@
 #include "frontend/checkpoint/Adapter.h"
-#include "frontend/DecodeTensor.h"
-#include "frontend/OnnxFile.h"
 #include "frontend/checkpoint/AdapterConfig.h"
 #include "frontend/checkpoint/Safetensors.h"
 #include "frontend/checkpoint/Weights.h"
+#include "frontend/files/DecodeTensor.h"
+#include "frontend/files/OnnxFile.h"
 #include "ir/Error.h"
 
 #include "llvm/ADT/STLExtras.h"

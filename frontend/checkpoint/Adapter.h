@@ -8,8 +8,8 @@
 // https://arxiv.org/abs/2106.09685, section 4.1; https://arxiv.org/abs/2312.03732
 #pragma once
 
-#include "frontend/ExternalFiles.h"
 #include "frontend/checkpoint/Decoder.h"
+#include "frontend/files/ExternalFiles.h"
 
 #include "onnx.pb.h"
 

@@ -2,10 +2,10 @@
 // weights, which the importer reads like any other.
 #include "frontend/Import.h"
 #include "frontend/Importer.h"
-#include "frontend/OnnxFile.h"
 #include "frontend/checkpoint/Adapter.h"
 #include "frontend/checkpoint/Architectures.h"
 #include "frontend/checkpoint/DecoderGraph.h"
+#include "frontend/files/OnnxFile.h"
 #include "ir/Error.h"
 
 #include "llvm/Support/FileSystem.h"

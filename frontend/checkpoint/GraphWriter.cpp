@@ -1,6 +1,6 @@
 #include "frontend/checkpoint/GraphWriter.h"
-#include "frontend/DecodeTensor.h"
 #include "frontend/OpTable.h"
+#include "frontend/files/DecodeTensor.h"
 #include "ir/Tensor.h"
 
 #include "llvm/ADT/STLExtras.h"

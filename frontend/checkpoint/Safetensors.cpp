@@ -1,6 +1,6 @@
 #include "frontend/checkpoint/Safetensors.h"
-#include "frontend/FileKind.h"
 #include "frontend/checkpoint/Json.h"
+#include "frontend/files/FileKind.h"
 #include "ir/Error.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,6 +1,6 @@
 #include "frontend/checkpoint/Weights.h"
-#include "frontend/OnnxFile.h"
 #include "frontend/checkpoint/Json.h"
+#include "frontend/files/OnnxFile.h"
 #include "ir/Error.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,8 +1,8 @@
 // The weights of a checkpoint, in one file or in shards.
 #pragma once
 
-#include "frontend/ExternalFiles.h"
 #include "frontend/checkpoint/Safetensors.h"
+#include "frontend/files/ExternalFiles.h"
 
 #include "llvm/ADT/StringMap.h"
 

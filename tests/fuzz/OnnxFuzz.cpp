@@ -1,9 +1,9 @@
 // ONNX models from untrusted bytes: the importer returns an error or a module that verifies. An
 // input is a serialized model, or, after a first byte of 'T', a tensor file. External weights are
 // looked for in a folder that does not exist.
-#include "frontend/DecodeTensor.h"
 #include "frontend/Import.h"
-#include "frontend/OnnxFile.h"
+#include "frontend/files/DecodeTensor.h"
+#include "frontend/files/OnnxFile.h"
 #include "ir/Verifier.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -3,7 +3,7 @@
 
 #include "tools/common/tuning/StepTrace.h"
 
-#include "frontend/TensorProto.h"
+#include "frontend/files/TensorProto.h"
 
 #include <string>
 #include <vector>

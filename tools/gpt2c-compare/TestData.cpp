@@ -2,7 +2,7 @@
 
 #include "cpu/Convert.h"
 #include "cpu/PlanModule.h"
-#include "frontend/TensorProto.h"
+#include "frontend/files/TensorProto.h"
 #include "ir/Error.h"
 #include "ir/Ports.h"
 #include "ir/Tensor.h"

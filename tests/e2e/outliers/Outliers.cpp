@@ -7,8 +7,8 @@
 // product of an activation and a weight changes, nor any sum. Half precision becomes single first,
 // where no division underflows: what the result equals exactly is the model of SCALE 1. Norms whose
 // result anything else reads, such as the one before a tied head, stay.
-#include "frontend/DecodeTensor.h"
-#include "frontend/OnnxFile.h"
+#include "frontend/files/DecodeTensor.h"
+#include "frontend/files/OnnxFile.h"
 #include "ir/Error.h"
 
 #include "llvm/ADT/STLExtras.h"

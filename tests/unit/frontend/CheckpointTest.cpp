@@ -1,6 +1,6 @@
 // Folders of checkpoints: each family gives the logits that transformers does in float64, and what
 // a folder may not say is refused with its name.
-#include "frontend/TensorProto.h"
+#include "frontend/files/TensorProto.h"
 #include "ir/Executor.h"
 #include "ir/Verifier.h"
 #include "tests/unit/frontend/CheckpointFolder.h"

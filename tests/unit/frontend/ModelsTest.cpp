@@ -1,7 +1,7 @@
 // Every model of the shared collection: imported and run on its own test data, in the declared
 // precision and in double.
 #include "frontend/Import.h"
-#include "frontend/TensorProto.h"
+#include "frontend/files/TensorProto.h"
 #include "ir/Executor.h"
 #include "ir/Verifier.h"
 #include "tests/unit/SharedDir.h"

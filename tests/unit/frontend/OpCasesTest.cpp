@@ -1,10 +1,10 @@
 // Every operator form of the table: tests/data/onnx-ops/*.onnx, run on the reference executor and
 // compared with the outputs stored in the files (tests/data/make_onnx_ops.py).
-#include "frontend/DecodeTensor.h"
 #include "frontend/Graph.h"
 #include "frontend/Import.h"
-#include "frontend/OnnxFile.h"
 #include "frontend/OpTable.h"
+#include "frontend/files/DecodeTensor.h"
+#include "frontend/files/OnnxFile.h"
 #include "ir/Executor.h"
 #include "ir/Verifier.h"
 

@@ -1,4 +1,4 @@
-#include "frontend/ExternalFiles.h"
+#include "frontend/files/ExternalFiles.h"
 #include "ir/Error.h"
 
 #include "llvm/ADT/STLExtras.h"

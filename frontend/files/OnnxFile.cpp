@@ -1,5 +1,5 @@
-#include "frontend/OnnxFile.h"
-#include "frontend/FileKind.h"
+#include "frontend/files/OnnxFile.h"
+#include "frontend/files/FileKind.h"
 #include "ir/Error.h"
 
 #include "llvm/Support/FileSystem.h"

@@ -1,4 +1,4 @@
-#include "frontend/FileKind.h"
+#include "frontend/files/FileKind.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"

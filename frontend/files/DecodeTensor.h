@@ -1,7 +1,7 @@
 // onnx::TensorProto -> Tensor.
 #pragma once
 
-#include "frontend/ExternalFiles.h"
+#include "frontend/files/ExternalFiles.h"
 #include "ir/Tensor.h"
 
 #include "onnx.pb.h"

@@ -1,7 +1,7 @@
-#include "frontend/DecodeTensor.h"
-#include "frontend/FileKind.h"
-#include "frontend/OnnxFile.h"
-#include "frontend/TensorProto.h"
+#include "frontend/files/DecodeTensor.h"
+#include "frontend/files/FileKind.h"
+#include "frontend/files/OnnxFile.h"
+#include "frontend/files/TensorProto.h"
 #include "ir/Error.h"
 
 #include "llvm/ADT/STLExtras.h"
