@@ -160,8 +160,8 @@ typedef struct gpt2c_bias {
  * then min_p, top_k and top_p in turn take candidates away. A seed gives one text for a prompt,
  * whatever else is in the batch. */
 /* What an answer is, token by token: tokens that do not fit are never chosen, and the answer ends
- * where it is complete. docs/structured-output.md has what each takes and its limits. Of a build
- * without grammars, or a plan without a tokenizer, all but the first are refused. */
+ * where it is complete. docs/serving/structured-output.md has what each takes and its limits. Of a
+ * build without grammars, or a plan without a tokenizer, all but the first are refused. */
 typedef enum gpt2c_grammar {
   GPT2C_ANY_TEXT = 0,
   GPT2C_JSON_OBJECT = 1,

@@ -258,7 +258,8 @@ static std::optional<ApiError> refusal(const HttpRequest &request, const KnownRo
   }
   if (!known)
     return ApiError{.status = 404,
-                    .message = "there is nothing at this path; docs/serving.md lists the routes",
+                    .message =
+                        "there is nothing at this path; docs/serving/serving.md lists the routes",
                     .code = "unknown_route"};
   if (!route)
     return ApiError{.status = 405, .message = "this path does not take this method"};

@@ -1,5 +1,5 @@
 // grammar_times TOKENIZER: how long grammars take to compile, and masks to make, for a tokenizer's
-// tokens: answers drawn among what may follow. For docs/structured-output.md.
+// tokens: answers drawn among what may follow. For docs/serving/structured-output.md.
 #include "runtime/grammar/Grammar.h"
 #include "tests/e2e/run-grammars/DrawnSchema.h"
 

@@ -1,5 +1,5 @@
 // Estimates of decode steps beside what an H200 took (fp16, int8 weights where it is said, 512 keys
-// a sequence; docs/lab/decode-forms.md), and the forms that follow from them.
+// a sequence; docs/lab/decode/decode-forms.md), and the forms that follow from them.
 #include "schedule/cost/StepCost.h"
 #include "templates/decode_step/shares/SharesDivision.h"
 
