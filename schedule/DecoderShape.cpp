@@ -96,7 +96,7 @@ private:
               "no attention of the product before"))
       return;
     Value *y = l.attention->result(ops::AppendAttention::Y);
-    if (!need((l.projection = product(y, x_, s_.width)), "no projection added to the rows"))
+    if (!need((l.projection = product(y, x_, widthOf(y))), "no projection added to the rows"))
       return;
     x_ = l.projection->result();
     if (!need((l.secondNorm = norm(x_)), "no norm before an MLP") ||

@@ -65,10 +65,10 @@ std::string onnxTypeName(int type) {
 
 namespace {
 
-class Decoder {
+class TensorDecoder {
 public:
-  Decoder(const onnx::TensorProto &proto, std::shared_ptr<const void> owner,
-          ExternalFiles *external)
+  TensorDecoder(const onnx::TensorProto &proto, std::shared_ptr<const void> owner,
+                ExternalFiles *external)
       : proto_(proto), owner_(std::move(owner)), external_(external) {}
 
   llvm::Expected<Tensor> run() {
@@ -230,7 +230,7 @@ private:
 
 llvm::Expected<Tensor> decodeTensor(const onnx::TensorProto &proto,
                                     std::shared_ptr<const void> owner, ExternalFiles *external) {
-  return Decoder(proto, std::move(owner), external).run();
+  return TensorDecoder(proto, std::move(owner), external).run();
 }
 
 llvm::Expected<NamedTensor> readTensorProto(llvm::StringRef path) {

@@ -44,15 +44,12 @@ static std::string refusal(const DecodeProblem &p) {
   const DecoderShape &s = *p.shape;
   if (s.weights != s.type && s.type != DType::F16)
     return "int8 weights are those of steps in fp16";
-  if (s.heads * s.headDim != s.width)
-    return "its heads are not as wide as the rest";
   if (s.context == 0)
     return "its context is not constant";
   if (!suitPages(p))
     return "its state is in other pages";
   if (!divisionOf(p))
-    return "there is no division of its shape, with " + std::to_string(s.context) +
-           " tokens of context, that fits the shared memory of blocks";
+    return "there is no division of its shape that fits the shared memory of blocks";
   return "";
 }
 static double cost(const shares::Division &d, const DecodeProblem &p) {

@@ -74,8 +74,9 @@ static double heldBytes(const Division &d) {
   return bytes / slots * d.slots * (d.rows > 1 ? std::min(d.slots, warps) / double(warps) : 1);
 }
 
-/// Sizes of the ring for `ranks` and `clusters`; false: a stage does not fit.
-static bool chooseRing(Division &d, int context, int records, int64_t sharedBytes) {
+/// Sizes of the ring for `ranks` and `clusters`; false: a stage does not fit. `keys`: of one
+/// sequence, that are in the ring at once.
+static bool chooseRing(Division &d, int keys, int records, int64_t sharedBytes) {
   for (d.firstChunks = 1; tileBytes(d, d.slice(), d.firstChunks) > aimedSlotBytes;)
     ++d.firstChunks;
   if (!meets(d)) {
@@ -101,7 +102,7 @@ static bool chooseRing(Division &d, int context, int records, int64_t sharedByte
       return false;
   }
   const Products p = productsOf(d);
-  const int keyTiles = ceilDiv(ceilDiv(context, tileRows), d.ranks);
+  const int keyTiles = ceilDiv(ceilDiv(keys, tileRows), d.ranks);
   auto isRead = [&](const Product &of) {
     return meets(d) ? of.chunks <= d.slots : fits(of, d.slots);
   };
@@ -158,7 +159,7 @@ std::optional<Division> divide(Division shape, int context, int records, const T
       2 * shape.rotary > shape.headDim)
     return best;
   const int group = shape.heads / shape.keyHeads;
-  auto consider = [&](int ranks, int headsEach, int keysEach) {
+  auto consider = [&](int ranks, int headsEach, int keysEach, int keys) {
     Division d = shape;
     d.ranks = ranks;
     d.headsEach = headsEach;
@@ -168,10 +169,10 @@ std::optional<Division> divide(Division shape, int context, int records, const T
     // GPUs differ in how many clusters they hold.
     d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
     if (d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1, d.weightSize) <= 0 ||
-        !chooseRing(d, context, records, sharedBytes))
+        !chooseRing(d, keys, records, sharedBytes))
       return;
     if (Division uneven = d;
-        d.rows > 1 && chooseBusyShare(uneven) && chooseRing(uneven, context, records, sharedBytes))
+        d.rows > 1 && chooseBusyShare(uneven) && chooseRing(uneven, keys, records, sharedBytes))
       d = uneven;
     const BlockBytes bytes = blockBytes(d, context);
     if (!best || bytes.keys + bytes.others < least) {
@@ -185,15 +186,21 @@ std::optional<Division> divide(Division shape, int context, int records, const T
       return best;
     for (int each = std::min(group, mostGroup); each > 0; --each)
       if (group % each == 0)
-        consider(shape.rows, each, 1);
+        consider(shape.rows, each, 1, 0);
     for (int keys = 2; keys * group <= warps && group <= mostGroup; ++keys)
-      consider(shape.rows, keys * group, keys);
+      consider(shape.rows, keys * group, keys, 0);
     return best;
   }
-  for (int ranks = mostRanks; ranks > 0; --ranks)
-    for (int each = std::min(group, warps); each > 0; --each)
-      if (group % each == 0)
-        consider(ranks, each, 1);
+  // More keys than the ring holds come in laps, between which warps meet: where a division holds
+  // all, or else those that are usual, no other is asked.
+  for (int keys : {context, std::min(context, usualKeys), 1}) {
+    for (int ranks = mostRanks; ranks > 0; --ranks)
+      for (int each = std::min(group, warps); each > 0; --each)
+        if (group % each == 0)
+          consider(ranks, each, 1, keys);
+    if (best)
+      break;
+  }
   return best;
 }
 

@@ -25,20 +25,21 @@ Step<C>::query(const HeadRecord<Words> &head, const Constants (&ofQ)[L::pairs],
   return q;
 }
 
-/// Scores, softmax and sums of values of the warp's tiles, as a part of its own.
+/// Scores, softmax and sums of values of the warp's tiles of a lap, added to what it has.
 template <typename C>
-__device__ __forceinline__ void Step<C>::attendToTiles(const Keys<C> &k, int past, float scale,
-                                                       const HeadVector &q) {
+__device__ __forceinline__ void Step<C>::attendToLap(const Keys<C> &k, int past, float scale,
+                                                     const HeadVector &q, float2 (&out)[L::pairs],
+                                                     float &top, float &total) {
   using P = typename L::Keys;
-  float2 out[L::pairs] = {};
-  float top = leastScore, total = 0.0f;
+  const int begin = warp / C::HeadsEach;
 #pragma unroll 1
-  for (int tile = warp / C::HeadsEach; tile < k.tiles; tile += L::headWarps) {
+  for (int tile = begin < L::headWarps ? begin : k.tiles(); tile < k.tiles();
+       tile += L::headWarps) {
     TileSum sum = {};
     waitSlot(tile / P::each);
     accumulate<P>(sum, tileAt<P>(0, tile), q);
     float2 score = rowsOf(sum);
-    const int key = (place.rank + tile * ranks) * tileRows + 2 * g;
+    const int key = k.keyOf(tile * tileRows + 2 * g, place.rank);
     score.x = key < past ? score.x * scale : leastScore;
     score.y = key + 1 < past ? score.y * scale : leastScore;
     const float most = warpReduce<Max>(fmaxf(top, fmaxf(score.x, score.y)));
@@ -53,8 +54,8 @@ __device__ __forceinline__ void Step<C>::attendToTiles(const Keys<C> &k, int pas
       out[p].x *= factor;
       out[p].y *= factor;
     }
-    waitSlot(k.slots + tile / P::each);
-    const char *const values = tileAt<P>(k.slots, tile) + lane * 4;
+    waitSlot(k.slots() + tile / P::each);
+    const char *const values = tileAt<P>(k.slots(), tile) + lane * 4;
 #pragma unroll
     for (int j = 0; j < tileRows; j++) {
       const float w = __shfl_sync(fullWarp, j % 2 ? weight.y : weight.x, j / 2 * 4);
@@ -67,6 +68,31 @@ __device__ __forceinline__ void Step<C>::attendToTiles(const Keys<C> &k, int pas
           out[p].y = fmaf(w, v.y, out[p].y);
         }
     }
+  }
+}
+
+/// The slots of a lap, which have several readers, by one warp behind all of them.
+template <typename C> __device__ __forceinline__ void Step<C>::releaseKeys(const Keys<C> &k) const {
+  if (warp == warps - 1)
+    for (int i = lane; i < 2 * k.slots(); i += 32)
+      shared.empty[slotAt(i)].arrive(arrivals);
+}
+
+/// Attention of the warp's tiles, as a part of its own. `k` is the last lap behind it, whose slots
+/// are the warps' yet.
+template <typename C>
+__device__ __forceinline__ void Step<C>::attendToTiles(Keys<C> &k, int past, float scale,
+                                                       const HeadVector &q) {
+  float2 out[L::pairs] = {};
+  float top = leastScore, total = 0.0f;
+#pragma unroll 1
+  for (;; k.next()) {
+    attendToLap(k, past, scale, q, out, top, total);
+    if (k.isLast())
+      break;
+    sync<3, warps>();
+    releaseKeys(k);
+    advance(2 * k.slots());
   }
 #pragma unroll
   for (int p = 0; p < L::pairs; p++)
@@ -93,7 +119,7 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
   for (int part = 0; part < 3; part++)
 #pragma unroll
     for (int p = 0; p < L::pairs; p++)
-      of[part][p] = constants(head.half.first, part * C::D + place.cluster * C::HeadDim +
+      of[part][p] = constants(head.half.first, part * L::attended + place.cluster * C::HeadDim +
                                                    min(2 * (lane + 32 * p), C::HeadDim - 2));
   persistent::barrierWait(shared.arrived[AtHead], turn & 1);
   __syncwarp();
@@ -190,23 +216,20 @@ __device__ __forceinline__ typename Step<C>::HeadVector Step<C>::mergedParts() c
 /// The block's part of attention behind `receive`, `store` and the first product: publishes its
 /// partial sums of the output projection.
 template <typename C>
-__device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head, const Keys<C> &k,
+__device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head, Keys<C> k,
                                                    int past, const Constants (&ofQ)[L::pairs]) {
   waitArrival(AtHead, turn);
   HeadVector q = {{}, t};
-  if (warp < k.tiles)
+  if (warp < k.tiles())
     q = query(head, ofQ, moments(shared.head.statistics, head.half.first));
   attendToTiles(k, past, scoreFactor(head.scale), q);
   sync<2, warps + 1>();
   sendParts();
-  // The tiles of keys have several readers.
-  if (warp == warps - 1)
-    for (int i = lane; i < 2 * k.slots; i += 32)
-      shared.empty[slotAt(i)].arrive(arrivals);
+  releaseKeys(k);
   waitArrival(AtParts, turn);
-  second<typename L::Projection>(head.half, C::Heads, 2 * k.slots,
+  second<typename L::Projection>(head.half, C::Heads, 2 * k.slots(),
                                  [o = mergedParts()](int) { return o; });
-  advance(2 * k.slots + L::Projection::slots);
+  advance(2 * k.slots() + L::Projection::slots);
 }
 #endif
 } // namespace gpt2c::shares

@@ -64,6 +64,8 @@ template <typename C> struct Layout {
   static constexpr int slice = division.slice();
   static constexpr bool grouped = division.grouped();
   static constexpr int busy = division.busy();
+  /// Columns of what attention makes of all heads: of any width beside that of x.
+  static constexpr int attended = C::Heads * C::HeadDim;
   /// Rows of a first product for each hidden column.
   static constexpr int hiddenRows = C::Gated ? 2 : 1;
   /// Warps of each head of a cluster: those whose number leaves it as rest.
@@ -256,15 +258,31 @@ template <typename C> struct Place {
   }
 };
 
-/// The keys of this block: tiles number rank, rank + ranks, .. of those before the new one.
+/// The keys of this block: tiles number rank, rank + ranks, .. of those before the new one. They
+/// come through the ring in laps of as many as it holds, the tiles of keys of a lap and then those
+/// of values; this is one lap of them.
 template <typename C> struct Keys {
-  int tiles, slots;
-  bool appends; ///< the new one, whose tile is this block's
+  static constexpr int lapSlots = C::Slots / 2, lapTiles = lapSlots * Layout<C>::Keys::each;
+  static_assert(lapSlots > 0);
+  int first = 0; ///< tile of the lap
+  int left;      ///< tiles from it on
+  bool appends;  ///< the new one, whose tile is this block's
   __device__ __forceinline__ Keys(int past, int rank) {
     const int all = ceilDiv(past, tileRows);
-    tiles = all > rank ? (all - rank - 1) / C::Ranks + 1 : 0;
-    slots = ceilDiv(tiles, Layout<C>::Keys::each);
+    left = all > rank ? (all - rank - 1) / C::Ranks + 1 : 0;
     appends = past / tileRows % C::Ranks == rank;
+  }
+  /// Of the lap.
+  __device__ __forceinline__ int tiles() const { return min(left, lapTiles); }
+  __device__ __forceinline__ int slots() const { return ceilDiv(tiles(), Layout<C>::Keys::each); }
+  __device__ __forceinline__ bool isLast() const { return left <= lapTiles; }
+  __device__ __forceinline__ void next() {
+    first += lapTiles;
+    left -= lapTiles;
+  }
+  /// The position of row `row` of the lap's tiles.
+  __device__ __forceinline__ int keyOf(int row, int rank) const {
+    return (rank + (first + row / tileRows) * C::Ranks) * tileRows + row % tileRows;
   }
 };
 

@@ -167,38 +167,33 @@ template <typename C> __device__ __forceinline__ void Step<C>::mergeGroupParts()
 
 /// As attention().
 template <typename C>
-__device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words> &head,
-                                                          const Keys<C> &k, int past) {
+__device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words> &head, Keys<C> k,
+                                                          int past) {
   waitArrival(AtHead, turn);
   const int ofHead = warp / C::HeadsEach;
-  if (ofHead < L::headWarps) {
-    HeadVector q = {{}, t};
-    if (ofHead < k.tiles) {
-      const Moments m = moments(shared.head.statistics, head.half.first);
+  HeadVector q = {{}, t};
+  if (ofHead < L::headWarps && ofHead < k.tiles()) {
+    const Moments m = moments(shared.head.statistics, head.half.first);
 #pragma unroll
-      for (int p = 0; p < L::pairs; p++) {
-        const int d = 2 * (lane + 32 * p);
-        if (d < C::HeadDim) {
-          const float2 v = queryPair(head.half.first, warp % C::HeadsEach, d, m);
-          q.word[p] = Mma<T>::pack(v.x, v.y);
-        }
+    for (int p = 0; p < L::pairs; p++) {
+      const int d = 2 * (lane + 32 * p);
+      if (d < C::HeadDim) {
+        const float2 v = queryPair(head.half.first, warp % C::HeadsEach, d, m);
+        q.word[p] = Mma<T>::pack(v.x, v.y);
       }
     }
-    attendToTiles(k, past, scoreFactor(head.scale), q);
   }
+  attendToTiles(k, past, scoreFactor(head.scale), q);
   sync<2, warps + 1>();
   sendGroupParts();
-  // The tiles of keys have several readers.
-  if (warp == warps - 1)
-    for (int i = lane; i < 2 * k.slots; i += 32)
-      shared.empty[slotAt(i)].arrive(arrivals);
+  releaseKeys(k);
   waitArrival(AtParts, turn);
   mergeGroupParts();
   sync<3, warps>();
-  second<typename L::Projection>(head.half, L::busy, 2 * k.slots, [&](int chunk) {
+  second<typename L::Projection>(head.half, L::busy, 2 * k.slots(), [&](int chunk) {
     return vectorIn(shared.attended + chunk * L::Projection::columns);
   });
-  advance(2 * k.slots + L::Projection::slots);
+  advance(2 * k.slots() + L::Projection::slots);
 }
 #endif
 } // namespace gpt2c::shares

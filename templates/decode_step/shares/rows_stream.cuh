@@ -45,7 +45,7 @@ template <typename C> struct RowsStream : Stream<C> {
     Base::template fill<typename L::Projection>(
         of.half.weights.template as<const W>(), L::Projection::tiles, place.heads * dim,
         [&](int i) {
-          return i < place.columns ? (i64)(slice + i) * C::D + place.queryRow(0) : (i64)-1;
+          return i < place.columns ? (i64)(slice + i) * L::attended + place.queryRow(0) : (i64)-1;
         });
   }
 

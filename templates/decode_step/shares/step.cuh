@@ -411,12 +411,16 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
     advance(L::Output::slots);
   }
 
-  __device__ __forceinline__ void attention(const HeadRecord<Words> &head, const Keys<C> &k,
-                                            int past, const Constants (&ofQ)[L::pairs]);
+  __device__ __forceinline__ void attention(const HeadRecord<Words> &head, Keys<C> k, int past,
+                                            const Constants (&ofQ)[L::pairs]);
   __device__ __forceinline__ HeadVector query(const HeadRecord<Words> &head,
                                               const Constants (&ofQ)[L::pairs],
                                               const Moments &m) const;
-  __device__ __forceinline__ void attendToTiles(const Keys<C> &k, int past, float scale,
+  __device__ __forceinline__ void attendToLap(const Keys<C> &k, int past, float scale,
+                                              const HeadVector &q, float2 (&out)[L::pairs],
+                                              float &top, float &total);
+  __device__ __forceinline__ void releaseKeys(const Keys<C> &k) const;
+  __device__ __forceinline__ void attendToTiles(Keys<C> &k, int past, float scale,
                                                 const HeadVector &q);
   __device__ __forceinline__ void attendToNew(const HeadRecord<Words> &head, const Keys<C> &k,
                                               int past);
@@ -431,7 +435,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
                                              int past);
   __device__ __forceinline__ void sendGroupParts();
   __device__ __forceinline__ void mergeGroupParts();
-  __device__ __forceinline__ void attentionOfGroup(const HeadRecord<Words> &head, const Keys<C> &k,
+  __device__ __forceinline__ void attentionOfGroup(const HeadRecord<Words> &head, Keys<C> k,
                                                    int past);
   __device__ __forceinline__ void vocabulary(const VocabularyRecord<Words> &record, unsigned step);
   __device__ __forceinline__ void choose(const StepRecord<Words> &step, unsigned third);

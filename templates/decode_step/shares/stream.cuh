@@ -88,24 +88,27 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
       return i < (C::HeadsEach + 2) * C::HeadDim ? (i64)row * C::D + slice : (i64)-1;
     } else {
       const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
-      return part < 3 ? (i64)(part * C::D + row) * C::D + slice : (i64)-1;
+      return part < 3 ? (i64)(part * L::attended + row) * C::D + slice : (i64)-1;
     }
   });
   if (first)
     persistent::barrierWait(shared.chosen, parity);
-  const Keys<C> k(past, place.rank);
   const State<C> state(of, 0, place.keyHead, shared.pages);
+  Keys<C> k(past, place.rank);
 #pragma unroll 1
-  for (int i = 0; i < 2; i++)
-    fill<typename L::Keys>(
-        (const T *)state.keys + i * state.toValue, k.tiles, C::HeadDim, [&](int row) {
-          const int key = (place.rank + row / tileRows * C::Ranks) * tileRows + row % tileRows;
-          return key < past ? state.offsetOf(key) : (i64)-1;
-        });
+  for (int i = 0; k.left > 0; i = 1 - i) {
+    fill<typename L::Keys>((const T *)state.keys + i * state.toValue, k.tiles(), C::HeadDim,
+                           [&](int row) {
+                             const int key = k.keyOf(row, place.rank);
+                             return key < past ? state.offsetOf(key) : (i64)-1;
+                           });
+    if (i == 1)
+      k.next();
+  }
   fill<typename L::Projection>(of.half.weights.template as<const W>(), L::Projection::tiles,
                                C::HeadsEach * C::HeadDim, [&](int i) {
                                  return i < place.columns
-                                            ? (i64)(slice + i) * C::D + place.queryRow(0)
+                                            ? (i64)(slice + i) * L::attended + place.queryRow(0)
                                             : (i64)-1;
                                });
 }

@@ -35,15 +35,19 @@ for n in $copies; do
   { python3 "$make" wide$n.onnx --widen="$sample/model.onnx" --copies=$n || touch failed
     plan wide$n.onnx fp16 persistent wide$n.plan 1; } &
 done
-# heads and width of a GPT-2; layers, width, MLP, heads, heads of keys and vocabulary of a Llama
+# heads and width of a GPT-2; layers, width, MLP, heads, heads of keys, vocabulary and, where they
+# are not as wide as the rest, elements of a head of a Llama and 1 if its vocabulary is tied
 shapes=("fp16 25 1600" "int8 12 960" "bf16 11 704" "fp16 7 840" "bf16 2 256 704 8 2 4096"
-  "fp16 2 512 1536 8 8 8000" "int8 2 1024 4096 16 4 9001" "fp16 1 2048 8192 32 8 8000")
+  "fp16 2 512 1536 8 8 8000" "int8 2 1024 4096 16 4 9001" "fp16 1 2048 8192 32 8 8000"
+  "fp16 2 576 1536 9 3 8000" "int8 2 640 1792 8 4 8000 128 0" "bf16 2 1024 2048 12 2 8000 64 0")
+# Contexts of more keys than a ring holds.
+declare -A contexts=([8]=8192 [9]=6144)
 for i in "${!shapes[@]}"; do
   read -r type sizes <<<"${shapes[i]}"
   read -r heads width more <<<"$sizes"
   { if [ -n "$more" ]; then
       # shellcheck disable=SC2086
-      python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" $i.onnx 1024 $sizes
+      python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" $i.onnx ${contexts[$i]:-1024} $sizes
     else
       python3 "$make" $i.onnx --layers=2 --heads="$heads" --width="$width" --vocab=8001
     fi || touch failed
@@ -135,6 +139,7 @@ shape() {
   against "$i" 900
   against "$i" 1 15 16 100 257 513 600 900
   against "$i" 40 3 500
+  [ -z "${contexts[$i]:-}" ] || against "$i" $((contexts[$i] - 100))
   # The engine's single tokens are steps over pages, a few at a time.
   [[ ${shapes[i]} == "fp16 7 840" ]] || e2e_engine "$i.persistent.plan" cuda 40 ||
     { echo "FAIL: pages"; touch failed; }

@@ -278,9 +278,13 @@ TEST(PersistentShares, SayWhatTheyHaveNot) {
   Llama window;
   window.attention = ", window = 8";
   expect(error(window), "a window of keys has no stage");
+}
+
+TEST(PersistentShares, TakeContextsOfMoreKeysThanARingHolds) {
   Llama keys;
   keys.context = 1 << 16;
-  expect(error(keys), "with 65536 tokens of context");
+  EXPECT_EQ(Generate(keys.text(), 1, true).error, "");
+  EXPECT_EQ(Generate(keys.text(), 8, true).error, "");
 }
 
 TEST(PersistentShares, CompileForHopper) {
