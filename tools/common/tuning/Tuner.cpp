@@ -41,7 +41,7 @@ namespace {
 
 /// Runs of everything for one time of one step, which is then good to half a microsecond; runs
 /// where the fastest are timed again, and how many these are.
-constexpr int repetitions = 8, finalRepetitions = 40;
+constexpr int firstRepetitions = 8, finalRepetitions = 40;
 constexpr size_t finalists = 6;
 /// Steps of the same key that are timed.
 constexpr size_t stepsPerKey = 3;
@@ -60,7 +60,7 @@ public:
       return e;
     if (trials_.empty())
       return llvm::Error::success();
-    if (llvm::Error e = timeRounds(repetitions))
+    if (llvm::Error e = timeRounds(firstRepetitions))
       return e;
     keepFastest(finalists);
     times_.clear();
