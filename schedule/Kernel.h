@@ -54,6 +54,9 @@ public:
   virtual bool rivals(const Problem &p, llvm::StringRef leader) const = 0;
   /// Its configurations, the cost model's choice first; none only where it refuses.
   virtual Candidates candidates(const Problem &p) const = 0;
+  /// What it takes for a problem that it computes, as other kernels may be asked, too; none: there
+  /// is no model of that.
+  virtual std::optional<double> microseconds(const Problem &p) const = 0;
   /// The same with the order of its sums.
   virtual Candidates orderedCandidates(const Problem &p) const = 0;
   /// Columns of a part of the statistics of its result's rows that it leaves; 0: it leaves none.
@@ -72,6 +75,8 @@ template <typename Problem, typename Launch, typename Config> struct KernelRecor
   bool (*rivals)(const Problem &, llvm::StringRef leader) = nullptr; ///< null: never
   std::vector<Config> (*configs)(const Problem &);
   double (*cost)(const Config &, const Problem &) = nullptr; ///< microseconds; null: no model
+  /// Microseconds of what is taken for a problem, to be compared with other kernels'; null: none.
+  std::optional<double> (*microseconds)(const Problem &) = nullptr;
   llvm::Error (*emit)(Launch &, const Config &);
   /// In which order an element of the result is summed up, and what else its bits depend on: of two
   /// configurations with the same text, of this kernel or of another, the element has the same bits
@@ -105,6 +110,9 @@ public:
     for (const Config &c : r_.configs(p))
       list.push_back({this, nameOf(c), r_.cost ? std::optional(r_.cost(c, p)) : std::nullopt, c});
     return list;
+  }
+  std::optional<double> microseconds(const Problem &p) const override {
+    return r_.microseconds ? r_.microseconds(p) : std::nullopt;
   }
   std::vector<Candidate<Problem, Launch>> orderedCandidates(const Problem &p) const override {
     auto list = candidates(p);

@@ -46,6 +46,26 @@ bool LinearFamily::wantsNormStatistics(const LinearProblem &p) const {
   return taken && p.hasNorm() && taken->refusal(known).empty() && !taken->refusal(unknown).empty();
 }
 
+/// Of the kernels that do all of it.
+std::optional<double> LinearFamily::leastMicroseconds(const LinearProblem &p) const {
+  std::optional<double> least;
+  for (const LinearKernel *k : kernels_)
+    if (k->refusal(p).empty())
+      if (auto here = k->microseconds(p); here && (!least || *here < *least))
+        least = here;
+  return least;
+}
+
+bool LinearFamily::statisticsPay(const LinearProblem &p, const LinearProblem &before) const {
+  LinearProblem known = p, unknown = p;
+  known.fused.normParts = std::max(1, p.fused.normParts);
+  unknown.fused.normParts = 0;
+  const auto with = leastMicroseconds(known), without = leastMicroseconds(unknown),
+             left = leastMicroseconds(before.with({.statistics = true})),
+             notLeft = leastMicroseconds(before);
+  return !with || !without || !left || !notLeft || *with + *left <= *without + *notLeft;
+}
+
 std::string LinearFamily::refusal(const LinearProblem &p) const {
   const LinearKernel *taken = leader(p);
   if (!taken)

@@ -29,10 +29,16 @@ public:
   /// Whether the kernel that is taken wants a norm with the statistics of its rows, as it is with
   /// them, and could not compute it without.
   bool wantsNormStatistics(const LinearProblem &p) const;
+  /// Whether the norm in front of `p`, which wants its statistics, pays for what the product in
+  /// front of that takes more for leaving them: `before` is that product. Where there is no model
+  /// of one of the four it does.
+  bool statisticsPay(const LinearProblem &p, const LinearProblem &before) const;
   /// Why no kernel does all of it: the word of the kernel that is taken for the plain product.
   std::string refusal(const LinearProblem &p) const;
 
 private:
+  std::optional<double> leastMicroseconds(const LinearProblem &p) const;
+
   llvm::ArrayRef<const LinearKernel *> kernels_;
 };
 

@@ -32,11 +32,18 @@ const Type *StatisticsWishes::normedWeights(const Value *v) const {
         continue;
       LinearProblem p = problems_.withNorm(problems_.linear(product), product, *norm.op);
       p.fused.gate = problems_.isNormOfGate(product);
-      if (kernels_.wantsNormStatistics(p))
+      if (kernels_.wantsNormStatistics(p) && pays(v, p))
         return &product.operand(ops::Linear::W)->type;
     }
   }
   return nullptr;
+}
+
+/// Whether the product that makes `v` leaves statistics for less than `p` gains by them.
+bool StatisticsWishes::pays(const Value *v, const LinearProblem &p) const {
+  const Op *before = v->def();
+  return p.batchInvariant || !before || !isProduct(*before) ||
+         kernels_.statisticsPay(p, problems_.linear(*before));
 }
 
 /// Whether two products differ in their operands alone.

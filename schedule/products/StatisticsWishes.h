@@ -24,6 +24,7 @@ public:
 
 private:
   const Type *normedWeights(const Value *v) const;
+  bool pays(const Value *v, const LinearProblem &p) const;
 
   const Function &f_;
   const Problems &problems_;

@@ -1,7 +1,9 @@
 #include "templates/linear/Kernels.h"
 
 #include "ir/ops/QuantizedProduct.h"
+#include "templates/linear/parts/TmaTiles.h"
 #include "templates/linear/ring/LinearRing.h"
+#include "templates/linear/rows/LinearRows.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -17,12 +19,36 @@ const LinearFamily &linearFamily() {
   return family;
 }
 
+std::optional<double> tileMicroseconds(const LinearProblem &p) {
+  if (p.rows < 2 || p.rows > 32 || !p.isNarrow())
+    return std::nullopt;
+  // A multiprocessor reads no faster than this, all together no faster than memory; blocks of more
+  // than one wave leave some idle at last.
+  const TmaTile tile = bestTmaTile(p);
+  return std::visit(
+      [&](const auto &c) {
+        const double blocks = double(divideCeilSigned(p.n, c.bn) * c.splitK),
+                     processors = double(p.target.multiprocessors),
+                     rate = blocks > processors ? 3.5e6 : std::min(4.1e6, blocks * 45e3),
+                     bytes = double(p.n * p.k * scalarBytes(p.w));
+        return std::max(tmaProductCost(c, p), 2.6 + bytes / rate);
+      },
+      tile);
+}
+/// The same by linear_ring, or where that has no room by linear_rows.
+static double fewRowsMicroseconds(const LinearProblem &p) {
+  const std::optional<double> ring = ringMicroseconds(p);
+  return ring ? *ring : rowsMicroseconds(p);
+}
+
 bool areRowsForTiles(const LinearProblem &p) {
-  if (p.rows <= 16 || p.rows > 32)
+  if (p.rows < 2 || p.rows > 32)
     return false;
-  const bool tiles = p.isNarrow() ? p.target.has(wgmmaTiles)
-                                  : linearTmaInt8WeightsKernel().refusal(p.plain()).empty();
-  return tiles && (p.fused.statistics || (p.isHeavy() && !ringHasRoom(p)));
+  if (!p.isNarrow())
+    return p.rows > 16 && linearTmaInt8WeightsKernel().refusal(p.plain()).empty() &&
+           (p.fused.statistics || (p.isHeavy() && !ringMicroseconds(p)));
+  return p.target.has(wgmmaTiles) && p.k % 8 == 0 &&
+         (p.fused.statistics || (p.isHeavy() && *tileMicroseconds(p) < fewRowsMicroseconds(p)));
 }
 
 std::string wideRefusal(const LinearProblem &p) {

@@ -25,10 +25,13 @@ inline bool wantsNormStatistics(const LinearProblem &p) {
   return linearFamily().wantsNormStatistics(p);
 }
 
-/// Whether so few rows are for tiles of 64 as well: 17 to 32 whose weights, floats or int8, are
-/// many and which linear_ring has no registers for, or those that such a product wants the
-/// statistics of.
+/// Whether so few rows are for tiles of 64 as well: 2 to 32 whose weights are many and cost less so
+/// by estimate; of int8 weights 17 to 32 which linear_ring has no registers for; or those that such
+/// a product wants the statistics of.
 bool areRowsForTiles(const LinearProblem &p);
+/// Microseconds of a product by tiles in its own type, of few rows no faster than its weights come
+/// from memory, fitted as ringMicroseconds() is; none: it is none of 2 to 32 rows.
+std::optional<double> tileMicroseconds(const LinearProblem &p);
 
 /// Why kernels of a vocabulary are not taken for it; empty: they are.
 std::string wideRefusal(const LinearProblem &p);

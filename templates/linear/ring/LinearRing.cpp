@@ -57,6 +57,15 @@ int ringRegisters(const LinearRingConfig &c) {
 }
 constexpr int mostRegisters = 128; ///< of X: a block has up to 224
 
+/// A slot is waited for, multiplied and given back, whatever its size; then its bytes count, of the
+/// last one twice: nothing hides what is multiplied behind it. A norm is taken out of the sums of
+/// each group of eight columns.
+double microsecondsOf(const LinearRingConfig &c) {
+  const double groups = double(divideCeilSigned(c.columns, 8)), bytes = ringSlotBytes(c) / 47e3,
+               group = c.norm == NormKind::None ? 0.1 : 0.35;
+  return (1.6 + c.columns / 8.0 * c.chunks * bytes + groups * (c.chunks * 0.18 + group) + bytes) *
+         (c.rows > 16 ? 1.4 : 1);
+}
 } // namespace
 
 std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
@@ -78,7 +87,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
   c.columns = int(divideCeilSigned(p.n, blocks));
   if (p.hasPairs()) // pairs of columns for each block that ends some
     c.columns = int(llvm::alignTo(c.columns, 2 * splits));
-  // Parts of K in which warps have the fewest pieces, slots of a size that the ring has several of.
+  // Slots of a size that the ring has several of.
   std::optional<LinearRingConfig> best;
   double least = 0;
   for (c.chunks = 1; c.k / (splits * c.chunks) >= 384 || c.chunks == 1; ++c.chunks) {
@@ -89,7 +98,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
     c.slots = std::min(all, (int(halfShared) - ringOtherBytes(c)) / (ringSlotBytes(c) + 16));
     if (c.slots < std::min(all, 3))
       continue;
-    const double cost = ringPieces(c) + ringSlotBytes(c) / 8192.0;
+    const double cost = microsecondsOf(c) + 0.01 * ringPieces(c);
     if (!best || cost < least) {
       best = c;
       least = cost;
@@ -114,7 +123,7 @@ std::vector<LinearRingConfig> configs(const LinearProblem &p) {
 std::string refusal(const LinearProblem &p) {
   return p.rows > 32                           ? "more than 32 rows"
          : p.k == 0 || p.k % pieceOf(p.w) != 0 ? "K is no multiple of a quad's load"
-         : !ringHasRoom(p)                     ? "no room for rows in registers or slots"
+         : linear_ring::configs(p).empty()     ? "no room for rows in registers or slots"
                                                : "";
 }
 std::string slower(const LinearProblem &p) {
@@ -124,11 +133,11 @@ std::string slower(const LinearProblem &p) {
   if (!p.isHeavy())
     return "weights of less than 5 MB";
   if (areRowsForTiles(p))
-    return "more rows than registers: linear_tma";
+    return "tiles cost less: linear_tma";
   return p.rows > 1 && p.rows <= 16 && p.k <= 1024 ? "2 to 16 rows of a short K: linear_rows" : "";
 }
 bool rivals(const LinearProblem &, llvm::StringRef leader) {
-  return leader == "linear_rowdot" || leader == "linear_rows";
+  return leader == "linear_rowdot" || leader == "linear_rows" || leader == "linear_tma";
 }
 llvm::Error emit(LinearLaunch &l, const LinearRingConfig &c) {
   if (llvm::Error e = l.addNormSums())
@@ -137,7 +146,10 @@ llvm::Error emit(LinearLaunch &l, const LinearRingConfig &c) {
 }
 } // namespace linear_ring
 
-bool ringHasRoom(const LinearProblem &p) { return !linear_ring::configs(p).empty(); }
+std::optional<double> ringMicroseconds(const LinearProblem &p) {
+  const std::vector<LinearRingConfig> list = linear_ring::configs(p);
+  return list.empty() ? std::nullopt : std::optional(microsecondsOf(list.front()));
+}
 
 const LinearKernel &linearRingKernel() {
   using namespace linear_ring;
@@ -154,6 +166,8 @@ const LinearKernel &linearRingKernel() {
       .slower = slower,
       .rivals = rivals,
       .configs = configs,
+      .microseconds =
+          [](const LinearProblem &p) { return p.rows > 1 ? ringMicroseconds(p) : std::nullopt; },
       .emit = emit,
   });
   return kernel;

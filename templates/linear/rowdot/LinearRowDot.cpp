@@ -95,7 +95,9 @@ std::string refusal(const LinearProblem &p) {
   return p.k == 0 ? "K is 0" : p.rows > 8 ? "more than 8 rows" : "";
 }
 std::string slower(const LinearProblem &p) {
-  return p.tf32 && p.isWide() && p.rows > 4 ? "more than 4 rows of a vocabulary: linear_tf32" : "";
+  return p.tf32 && p.isWide() && p.rows > 4 ? "more than 4 rows of a vocabulary: linear_tf32"
+         : areRowsForTiles(p)               ? "tiles cost less: linear_tma"
+                                            : "";
 }
 bool rivals(const LinearProblem &p, llvm::StringRef leader) {
   return p.rows == 1 && (leader == "linear_rows" || leader == "linear_ring");

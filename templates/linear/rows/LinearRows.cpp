@@ -66,6 +66,17 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
   return c;
 }
 
+} // namespace linear_rows
+
+double rowsMicroseconds(const LinearProblem &p) {
+  // Parts of K in several blocks have more on its way, of few rows.
+  const double bytes = double(p.n * p.k * scalarBytes(p.w));
+  const bool split = linear_rows::rowsConfig(p).splits > 1;
+  return 2.0 + bytes / (p.rows > 16 ? (split ? 1.25e6 : 1.75e6) : split ? 3.5e6 : 2.1e6);
+}
+
+namespace linear_rows {
+
 std::vector<LinearRowsConfig> configs(const LinearProblem &p) {
   const LinearRowsConfig model = rowsConfig(p);
   ConfigList list(model);
@@ -106,7 +117,7 @@ std::string slower(const LinearProblem &p) {
   if (p.isWide() && !p.hasPairs() && (p.w == Scalar::I8 ? p.k % 16 == 0 : p.k % 32 == 0))
     return "a vocabulary: linear_stream";
   if (areRowsForTiles(p))
-    return "many weights: linear_tma";
+    return "tiles cost less: linear_tma";
   // One row of up to 1024 columns takes linear_rows 0.7 to 0.8 of the time of linear_rowdot.
   return p.rows == 1 && p.isNarrow() && p.k > 1024 ? "one row of a long K: linear_rowdot" : "";
 }
@@ -134,6 +145,10 @@ const LinearKernel &linearRowsKernel() {
       .slower = slower,
       .rivals = rivals,
       .configs = configs,
+      .microseconds =
+          [](const LinearProblem &p) {
+            return p.rows > 1 ? std::optional(rowsMicroseconds(p)) : std::nullopt;
+          },
       .emit = emit,
   });
   return kernel;

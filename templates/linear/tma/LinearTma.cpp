@@ -40,7 +40,8 @@ std::string slower(const LinearProblem &p) {
              : "linear_tma_persistent costs less";
 }
 bool rivals(const LinearProblem &p, llvm::StringRef leader) {
-  return leader == "linear_tma_persistent" || (leader == "linear_rows" && p.rows > 16);
+  return leader == "linear_tma_persistent" ||
+         (p.rows > 1 && (leader == "linear_rows" || leader == "linear_ring"));
 }
 std::vector<LinearTmaConfig> configs(const LinearProblem &p) {
   auto list = only<LinearTmaConfig>(tmaCandidates(p));
@@ -74,6 +75,7 @@ const LinearKernel &linearTmaKernel() {
       .rivals = rivals,
       .configs = configs,
       .cost = tmaProductCost,
+      .microseconds = tileMicroseconds,
       .emit = emit,
       .sumOrder = tmaSumOrder,
       .statisticsWidth = widthOfLeft,

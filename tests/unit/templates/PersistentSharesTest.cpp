@@ -175,7 +175,7 @@ TEST(PersistentShares, AreLeftOutWhereTheyAreNotWanted) {
   EXPECT_NE(decodeSharesKernel().slower(p).find("they would take "), std::string::npos);
   p.rows = 1;
   EXPECT_EQ(decodeSharesKernel().slower(p), "");
-  shape.width = 1000; // no division
+  shape.width = 1004; // no vectors
   EXPECT_NE(decodeSharesKernel().refusal(p), "");
   EXPECT_EQ(decodeSharesKernel().slower(p), "");
 }
