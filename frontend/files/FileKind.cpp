@@ -29,6 +29,12 @@ const Magic kMagics[] = {
     {0, "\x89HDF", {"an HDF5 file", kCheckpoint}},
     {0, "\x1F\x8B", {"compressed by gzip", "unpack it first"}},
     {0, "\x28\xB5\x2F\xFD", {"compressed by zstd", "unpack it first"}},
+    {0,
+     "\xFD"
+     "7zXZ",
+     {"compressed by xz", "unpack it first"}},
+    {0, "BZh", {"compressed by bzip2", "unpack it first"}},
+    {0, "7z\xBC\xAF", {"a 7-Zip archive", "unpack it first"}},
     {0, "\x80\x02}", {"a pickle of Python's", kCheckpoint}},
     {0, "\x80\x04", {"a pickle of Python's", kCheckpoint}},
 };

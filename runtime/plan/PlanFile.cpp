@@ -1,5 +1,6 @@
 #include "runtime/plan/PlanFile.h"
 
+#include "runtime/plan/ForeignFile.h"
 #include "runtime/plan/PlanMapping.h"
 #include "runtime/plan/PlanMetadata.h"
 #include "runtime/plan/PlanVerify.h"
@@ -79,7 +80,10 @@ template <size_t N> bool zeroPadded(const char (&field)[N]) {
 bool readHeader(Bytes file, const OpenOptions &options, FileHeader &header, Issues &issues) {
   if (file.size() < sizeof kPlanMagic ||
       std::memcmp(file.data(), kPlanMagic, sizeof kPlanMagic) != 0) {
-    issues.corrupt("this is no gpt2c plan (the first bytes differ)");
+    const auto *text = reinterpret_cast<const char *>(file.data());
+    const std::string kind = foreignFile({text, std::min<size_t>(file.size(), 512)});
+    issues.corrupt("this is no gpt2c plan (the first bytes differ)" +
+                   (kind.empty() ? "" : ": " + kind));
     return false;
   }
   if (file.size() < sizeof(FileHeader)) {
@@ -208,7 +212,8 @@ Result<Plan::Ptr> Plan::open(const std::string &path, const OpenOptions &options
   if (::fstat(file.fd, &info) != 0)
     return ioError(name, errno);
   if (S_ISDIR(info.st_mode))
-    return ioError(name, EISDIR);
+    return Status(Code::Io, "cannot read '" + name + "' as a plan: it is a folder; 'gpt2c " + name +
+                                " -o MODEL.plan' compiles a model's");
   if (!S_ISREG(info.st_mode) || path == "-" || info.st_size == 0) {
     Result<std::vector<std::byte>> bytes = readAll(file.fd, name);
     if (!bytes)

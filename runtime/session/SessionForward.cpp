@@ -76,7 +76,10 @@ public:
     for (size_t i = 0; i < called->results.size(); ++i)
       if (called->function->outputs[i]->role == plan::Role::Logits)
         return convert(std::move(called->results[i]), plan::DType::F32);
-    return Status(Code::Unsupported, "the plan's @forward has no output of logits");
+    return Status(Code::Unsupported,
+                  "the plan's @forward has no output of logits, so no text can be run; gpt2c says "
+                  "why when it compiles the model. gpt2c-run --test-data and Session.forward take "
+                  "any inputs");
   }
 
 private:
@@ -427,8 +430,9 @@ Result<std::vector<HostTensor>> inputsOf(const plan::PlanT &meta, const plan::Fu
                      "graph's input '") +
               port->name +
               "' is not known. Export the model with token ids alone, or with a mask [batch, "
-              "tokens], position ids and growing past keys and values beside them; gpt2c-run "
-              "--test-data and Session.forward take any inputs");
+              "tokens], position ids and growing past keys and values beside them, or set it for "
+              "good (gpt2c --set-input=" +
+              port->name + "=1); gpt2c-run --test-data and Session.forward take any inputs");
     }
     Result<HostTensor> exported = convert(std::move(values), port->dtype);
     if (!exported)

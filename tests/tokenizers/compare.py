@@ -24,27 +24,60 @@ PIECES = [
 ]
 
 
+MARKS = [chr(c) for c in range(0x300, 0x370)] + ["\u0e31", "\u093f", "\u094d", "\u200d", "\ufe0f",
+                                                 "\u20e3", "\u202e", "\u2066"]
+EMOJI = ["👩", "👨", "👧", "❤", "🏳", "🌈", "🏽", "🇩", "🇪", "☠", "💻", "1", "#"]
+BLANKS = ["\r", "\n", "\t", " ", "\x0b", "\x0c", "\r\n", "\u00a0", "\u2003", "\u3000", "\u200b",
+          "\u2029", "\x1c", "\x85"]
+RANGES = [(160, 0x250), (0x300, 0x370), (0x370, 0x530), (0x590, 0x700), (0x900, 0x980),
+          (0x2000, 0x2070), (0x3040, 0x3100), (0x4E00, 0x9FA0), (0xAC00, 0xD7A0), (0xE000, 0xE010),
+          (0xFF00, 0xFFF0), (0x1D400, 0x1D500), (0x1F300, 0x1F600), (0xF0000, 0xF0010)]
+
+
+def mangled(rng, token):
+    """What is nearly an added token."""
+    kind, at = rng.randrange(5), rng.randrange(len(token) + 1)
+    if kind == 0:
+        return token[:at]
+    if kind == 1:
+        return token[at:]
+    if kind == 2:
+        return token[:at] + rng.choice(BLANKS + MARKS) + token[at:]
+    return token.upper() if kind == 3 else token[:at] + token
+
+
+def piece(rng, added):
+    kind = rng.random()
+    if kind < 0.40:
+        return rng.choice(PIECES)
+    if kind < 0.48 and added:
+        token = rng.choice(added)
+        return rng.choice(["", " ", "  ", "a"]) + (mangled(rng, token) if rng.random() < 0.4
+                                                   else token)
+    if kind < 0.70:
+        letters = "etaoin shrdlu,.ETA\n'0123"
+        return "".join(rng.choice(letters) for _ in range(rng.randrange(1, 12)))
+    if kind < 0.82:
+        return "".join(chr(rng.randrange(*rng.choice(RANGES))) for _ in range(rng.randrange(1, 5)))
+    if kind < 0.87:
+        return rng.choice("aeé가का") + "".join(rng.choices(MARKS, k=rng.randrange(1, 9)))
+    if kind < 0.91:
+        return rng.choice(["\u200d", "", "\ufe0f\u200d"]).join(
+            rng.choices(EMOJI, k=rng.randrange(1, 7)))
+    if kind < 0.96:
+        return "".join(rng.choices(BLANKS, k=rng.randrange(1, 9)))
+    if kind < 0.98:  # anything but surrogates
+        return "".join(chr(c if c < 0xD800 else c + 0x800)
+                       for c in rng.choices(range(0x110000 - 0x800), k=rng.randrange(1, 4)))
+    return rng.choice(["a", " ", "\n", "0", "-", "=", "語", "\u0301", "😀", "\x00", "ab", "e\u0301",
+                       "▁", " \n"]) * rng.choice([7, 64, 255, 700])
+
+
 def texts(count, added):
     rng = random.Random(count)
     yield ""
     for _ in range(count):
-        parts = []
-        for _ in range(rng.choice([1, 2, 3, 5, 8, 13, 21])):
-            kind = rng.random()
-            if kind < 0.5:
-                parts.append(rng.choice(PIECES))
-            elif kind < 0.6 and added:
-                parts.append(rng.choice(["", " ", "  ", "a"]) + rng.choice(added))
-            elif kind < 0.9:
-                letters = "etaoin shrdlu,.ETA\n'0123"
-                parts.append("".join(rng.choice(letters) for _ in range(rng.randrange(1, 12))))
-            else:
-                ranges = [(160, 0x250), (0x300, 0x370), (0x370, 0x530), (0x900, 0x980),
-                          (0x2000, 0x2070), (0x3040, 0x3100), (0x4E00, 0x9FA0), (0xAC00, 0xD7A0),
-                          (0x1F300, 0x1F600)]
-                parts.append("".join(chr(rng.randrange(*rng.choice(ranges)))
-                                     for _ in range(rng.randrange(1, 5))))
-        yield "".join(parts)
+        yield "".join(piece(rng, added) for _ in range(rng.choice([1, 2, 3, 5, 8, 13, 21])))
 
 
 class Ours:

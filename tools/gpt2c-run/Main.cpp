@@ -270,11 +270,15 @@ rt::Status CommandLine::check() const {
   return checkGeneration();
 }
 
-/// A file without the mark that some editors begin it with.
+/// A file without the mark that some editors begin it with. Another mark says UTF-16.
 rt::Result<std::string> readText(const std::string &file) {
   rt::Result<std::string> text = readInput(file);
   if (text && text->starts_with("\xEF\xBB\xBF"))
     text->erase(0, 3);
+  if (text && (text->starts_with("\xFF\xFE") || text->starts_with("\xFE\xFF")))
+    return {rt::Code::Usage, "'" + file +
+                                 "' is a text in UTF-16, prompts are in UTF-8: 'iconv -f "
+                                 "UTF-16 -t UTF-8' makes it one"};
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "tools/gpt2c/ModelFolder.h"
 
 #include "passes/proof/PositionProof.h"
+#include "runtime/plan/ForeignFile.h"
 #include "runtime/text/ChatTemplate.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -43,7 +44,10 @@ std::optional<std::string> readText(const std::string &path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
     return note(path, buffer.getError().message()), std::nullopt;
-  return (*buffer)->getBuffer().str();
+  std::string text = (*buffer)->getBuffer().str();
+  if (const std::string kind = rt::foreignFile(text); !kind.empty())
+    return note(path, kind), std::nullopt;
+  return text;
 }
 
 /// An empty object where there is no such file.

@@ -7,6 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
 namespace gpt2c::rt {
 namespace {
 
@@ -371,6 +376,41 @@ Status readBpe(ModelBuilder &builder, const Json &model) {
   return addMerges(builder, member(model, "merges"));
 }
 
+/// 10^n as a file's "1e<n>" is read; pow() may be off in the last bit.
+double powerOfTen(int n) {
+  const std::string text = "1e" + std::to_string(n);
+  double power = 0;
+  std::from_chars(text.data(), text.data() + text.size(), power);
+  return power;
+}
+
+/// The number that `tokenizers` reads where a file has `score`. Its reader, serde_json, takes the
+/// digits as a double and multiplies or divides it by a power of ten: rounded twice, the last bit
+/// may differ, and with it which of two nearly equal sums a text becomes. The file's digits are the
+/// fewest that tell `score` from its neighbours, as all who save tokenizers write them.
+double asPackageReads(double score) {
+  char text[32];
+  const char *end =
+      std::to_chars(text, std::end(text), std::abs(score), std::chars_format::scientific).ptr;
+  std::uint64_t digits = 0;
+  int exponent = 0;
+  const char *at = text;
+  for (bool fraction = false; *at != 'e'; ++at)
+    if (*at == '.') {
+      fraction = true;
+    } else {
+      digits = 10 * digits + std::uint64_t(*at - '0');
+      exponent -= fraction;
+    }
+  int tens = 0;
+  std::from_chars(at + (at[1] == '+' ? 2 : 1), end, tens);
+  exponent += tens;
+  if (std::abs(exponent) > std::numeric_limits<double>::max_exponent10)
+    return score;
+  const double power = powerOfTen(std::abs(exponent));
+  return std::copysign(exponent < 0 ? double(digits) / power : double(digits) * power, score);
+}
+
 Status readUnigram(ModelBuilder &builder, const Json &model) {
   TokenizerModel &out = builder.model();
   const Json &vocabulary = member(model, "vocab");
@@ -380,7 +420,7 @@ Status readUnigram(ModelBuilder &builder, const Json &model) {
     const Json &entry = vocabulary[id];
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
       return builder.fail("model.vocab[" + std::to_string(id) + "]: expected [token, score]");
-    out.scores.push_back(entry[1].get<double>());
+    out.scores.push_back(asPackageReads(entry[1].get<double>()));
     // A token without a text has a place but no use.
     if (entry[0] == "")
       out.tokens.resize(id + 1);

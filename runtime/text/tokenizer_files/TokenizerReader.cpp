@@ -1,5 +1,6 @@
 #include "runtime/text/tokenizer_files/TokenizerReader.h"
 
+#include "runtime/plan/ForeignFile.h"
 #include "runtime/text/tokenizer/ByteAlphabet.h"
 
 #include <nlohmann/json.hpp>
@@ -30,6 +31,8 @@ Result<std::string> readWholeFile(const std::string &path) {
     text.assign(std::istreambuf_iterator<char>(in), {});
   if (!in)
     return {Code::Io, path + ": cannot read: " + std::strerror(errno ? errno : EIO)};
+  if (const std::string kind = foreignFile(text); !kind.empty())
+    return {Code::Io, path + ": " + kind};
   return text;
 }
 

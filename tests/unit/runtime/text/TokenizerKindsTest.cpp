@@ -221,6 +221,23 @@ TEST_F(TokenizerKindsTest, UnigramTakesTheBestSum) {
   EXPECT_EQ(tokenizer.encode("éé"), (Ids{3, 0}));  // characters without a token are one
 }
 
+TEST_F(TokenizerKindsTest, ScoresAreThoseThatThePackageReads) {
+  Json root = spaced();
+  Json vocab = Json::array();
+  for (auto [text, score] : {std::pair("<unk>", -20.0),
+                             {"<s>", 0.0},
+                             {"</s>", 0.0},
+                             {"▁", 0.0},
+                             {"a", 0.0},
+                             {"b", -19.0},
+                             {"ab", -7.6152956589828},
+                             {"ba", -7.6152956589828005}})
+    vocab.push_back(Json::array({text, score}));
+  root["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", vocab}};
+  // tokenizers 0.23 reads the two scores as one number, and takes the path that comes first.
+  EXPECT_EQ(load(root).encode("aba"), (Ids{3, 4, 7}));
+}
+
 TEST_F(TokenizerKindsTest, NormalFormsAndSteps) {
   Json root = Toy().tokenizerJson();
   root["normalizer"] = {{"type", "Sequence"},
