@@ -54,6 +54,12 @@ llvm::Expected<bool> bindShape(llvm::ArrayRef<Dim> dims, llvm::ArrayRef<int64_t>
   return complete;
 }
 
+/// Whether operand `i` is evaluated as it is stored.
+static bool takesStored(const Op &op, unsigned i) {
+  const OpInfo &info = op.info();
+  return info.has(DataMovement) || (i < info.operands.size() && info.operands[i].stored);
+}
+
 /// Widening of operands and narrowing of results, as ir/Eval.h states it.
 static llvm::Error evaluateUnbounded(Op &op, llvm::MutableArrayRef<Tensor> inputs,
                                      llvm::MutableArrayRef<Tensor> outputs,
@@ -64,8 +70,8 @@ static llvm::Error evaluateUnbounded(Op &op, llvm::MutableArrayRef<Tensor> input
     bool wide = float64 || llvm::any_of(inputs, [](const Tensor &t) {
                   return t.valid() && t.dtype() == DType::F64;
                 });
-    for (Tensor &t : inputs)
-      if (t.valid() && isFloat(t.dtype()))
+    for (auto [i, t] : llvm::enumerate(inputs))
+      if (t.valid() && isFloat(t.dtype()) && (wide || !takesStored(op, unsigned(i))))
         t = t.cast(wide ? DType::F64 : DType::F32);
   }
   EvalContext c(op, inputs, outputs, symbols);
@@ -117,7 +123,7 @@ Tensor Executor::widen(const Tensor &t) const {
   return options_.float64 && isFloat(t.dtype()) ? t.cast(DType::F64) : t;
 }
 
-/// Narrow floats widen once here instead of at every use.
+/// Narrow floats widen once instead of at every use.
 Tensor Executor::widenConstant(const Tensor &t) {
   bool wide = options_.float64 && isFloat(t.dtype()) && t.dtype() != DType::F64;
   bool narrow = t.dtype() == DType::F16 || t.dtype() == DType::BF16;
@@ -155,13 +161,20 @@ llvm::Error Executor::execute(Op &op, Bindings &values, const SymbolMap &symbols
   if (op.is(OpCode::Constant)) {
     if (!op.constant.valid())
       return failure(op.describe() + ": the constant's data was elided from the text");
-    values[op.result()] = isNarrow ? op.constant : widenConstant(op.constant);
+    values[op.result()] = op.constant;
     return llvm::Error::success();
   }
   llvm::SmallVector<Tensor, 4> inputs, outputs(op.numResults());
-  for (Value *v : op.operands()) {
+  for (unsigned i = 0; i < op.numOperands(); ++i) {
+    const Value *v = op.operand(i);
     Tensor t = v ? values.lookup(v) : Tensor();
-    inputs.push_back(t.valid() && !isNarrow ? widen(t) : std::move(t));
+    const bool isConstant = v && v->def() && v->def()->is(OpCode::Constant);
+    const bool asStored = !options_.float64 && takesStored(op, i);
+    if (isConstant && !asStored && !(isNarrow && narrow.contains(v->def())))
+      t = widenConstant(t);
+    else if (t.valid() && !isNarrow)
+      t = widen(t);
+    inputs.push_back(std::move(t));
   }
   if (llvm::Error e = evaluateInto(op, inputs, outputs, symbols, options_.float64 && !isNarrow))
     return e;

@@ -40,6 +40,8 @@ struct OperandSpec {
   } kind = Required; // Variadic and Optional come last
   /// Constants of this operand keep single precision whatever the precision of the plan.
   bool single = false;
+  /// Evaluation takes f16 and bf16 of this operand as they are stored, where the others are F32.
+  bool stored = false;
 };
 
 struct AttrSpec {

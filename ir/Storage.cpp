@@ -36,6 +36,21 @@ static size_t sizeOf(size_t bytes) {
   return roundedTo(bytes, std::max(line, std::bit_floor(bytes | 1) / 8));
 }
 
+/// Allocates counters from a pool, which lives as long as one of them.
+template <typename T> class StoragePool::Counters {
+public:
+  using value_type = T;
+  explicit Counters(std::shared_ptr<StoragePool> pool) : pool_(std::move(pool)) {}
+  template <typename U> Counters(const Counters<U> &other) : pool_(other.pool_) {}
+  T *allocate(size_t n) { return static_cast<T *>(pool_->takeCounter(n * sizeof(T))); }
+  void deallocate(T *p, size_t) { pool_->giveCounter(p); }
+  bool operator==(const Counters &) const = default;
+
+private:
+  template <typename U> friend class Counters;
+  std::shared_ptr<StoragePool> pool_;
+};
+
 std::shared_ptr<void> StoragePool::take(size_t bytes) {
   if (!current) {
     void *block = allocate(roundedTo(bytes, bytes >= 2 * largePage ? largePage : line));
@@ -46,13 +61,31 @@ std::shared_ptr<void> StoragePool::take(size_t bytes) {
   void *block = current->takeBlock(size);
   if (!block)
     return nullptr;
-  return {block,
-          [pool = current->shared_from_this(), size](void *p) { pool->giveBlock({p, size}); }};
+  return {block, [pool = current, size](void *p) { pool->giveBlock({p, size}); },
+          Counters<char>(current->shared_from_this())};
 }
 
 StoragePool::~StoragePool() {
   for (const Block &block : free_)
     std::free(block.bytes);
+  for (void *counter : counters_)
+    ::operator delete(counter);
+}
+
+void *StoragePool::takeCounter(size_t size) {
+  std::lock_guard lock(mutex_);
+  if (counters_.empty()) {
+    ++allocations_;
+    return ::operator new(size);
+  }
+  void *counter = counters_.back();
+  counters_.pop_back();
+  return counter;
+}
+
+void StoragePool::giveCounter(void *counter) {
+  std::lock_guard lock(mutex_);
+  counters_.push_back(counter);
 }
 
 size_t StoragePool::allocations() const {

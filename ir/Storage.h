@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace gpt2c {
 
@@ -43,9 +44,14 @@ private:
   };
   void *takeBlock(size_t size);
   void giveBlock(Block block);
+  /// What shared pointers count their copies in, all of one size.
+  template <typename T> class Counters;
+  void *takeCounter(size_t size);
+  void giveCounter(void *counter);
 
   mutable std::mutex mutex_;
-  std::deque<Block> free_; ///< the last given back behind
+  std::deque<Block> free_;       ///< the last given back behind
+  std::vector<void *> counters_; ///< no longer in use
   size_t used_ = 0, kept_ = 0, mostUsed_ = 0, allocations_ = 0;
 };
 

@@ -104,7 +104,7 @@ public:
 
 private:
   DType dtype_ = DType::F32;
-  llvm::SmallVector<int64_t, 4> shape_;
+  llvm::SmallVector<int64_t, 6> shape_; // a KV state has six dimensions
   const void *data_ = nullptr;
   std::shared_ptr<const void> owner_;
   mutable uint64_t hash_ = 0; // 0: not known

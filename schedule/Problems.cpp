@@ -127,6 +127,7 @@ AttentionProblem Problems::attention(const Op &op) const {
   c.mask = op.operand(KeyMask) != nullptr;
   c.last = lengthOf(op) != nullptr;
   c.window = int(std::min<int64_t>(op.intAttr("window"), INT32_MAX));
+  c.softCap = float(op.floatAttr("soft_cap"));
   c.pageTokens = options_.pageTokens;
   p.sequences = maximum(qkv->type.shape[0]);
   p.queries = c.last ? 1 : maximum(qkv->type.shape[1]);

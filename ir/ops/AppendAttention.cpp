@@ -128,7 +128,10 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
           layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   int64_t keyHeads = kv.dim(3), context = kv.dim(4), d = packed / (heads + 2 * keyHeads);
   int64_t width = heads * d, group = heads / keyHeads;
-  std::vector<int64_t> past = c.ints(Past), mask;
+  llvm::SmallVector<int64_t, 8> past(c.input(Past).count());
+  for (size_t i = 0; i < past.size(); ++i)
+    past[i] = c.input(Past).asInt(int64_t(i));
+  std::vector<int64_t> mask;
   int64_t masked = 0;
   if (c.has(KeyMask)) {
     using enum ops::AppendAttention::Operand;
@@ -146,7 +149,7 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
                       : Tensor(DTypeOf<T>::value, {batch, seq, width});
   const Tensor wide = qkv.cast(DTypeOf<T>::value);
   T *result = out.data<T>();
-  T scale = static_cast<T>(c.op().floatAttr("scale"));
+  const auto form = scoreForm<T>(c.op());
   for (int64_t i = 0; i < batch * keyHeads; ++i) {
     const int64_t b = i / keyHeads, keyHead = i % keyHeads;
     HeadState keys(kv, layer, 0, b, keyHead), values(kv, layer, 1, b, keyHead);
@@ -174,7 +177,7 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
     attentionHead<T>(
         {wide.data<T>() + (b * seq + first) * packed + h * d,
          result + (b * queries * heads + h) * d, queries, packed, width},
-        room.run, d, scale,
+        room.run, d, form,
         {true, past[b] + first, window, mask.empty() ? nullptr : mask.data() + b * masked},
         room.scratch);
   };
@@ -282,6 +285,7 @@ const OpInfo opAppendAttention = {
               {"num_heads", AttrKind::Int},
               {"scale", AttrKind::Float},
               windowAttr(),
+              softCapAttr(),
               {"paged", AttrKind::Bool, Attr(false), "the state is in pages"}},
     .numResults = 2,
     .traits = InPlace | OwnStorage,

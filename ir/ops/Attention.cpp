@@ -101,13 +101,13 @@ static llvm::Error evalAttention(EvalContext &c) {
   Tensor &out = c.allocate(q.shape());
   return dispatchFloat(c, q.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
-    T scale = static_cast<T>(c.op().floatAttr("scale"));
     std::vector<T> scratch;
-    auto bias = [&](int64_t b, int64_t h) -> ScoreBias<T> {
-      if (!c.has(Bias))
-        return {};
-      return {c.input(Bias).data<T>() + b * biasStrides[0] + h * biasStrides[1], biasStrides[2],
-              biasStrides[3]};
+    auto form = [&](int64_t b, int64_t h) {
+      ScoreForm<T> of = scoreForm<T>(c.op());
+      if (c.has(Bias))
+        of.bias = c.input(Bias).data<T>() + b * biasStrides[0] + h * biasStrides[1],
+        of.row = biasStrides[2], of.key = biasStrides[3];
+      return of;
     };
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t h = 0; h < heads; ++h) {
@@ -121,10 +121,10 @@ static llvm::Error evalAttention(EvalContext &c) {
         runs.push_back({k.data<T>() + at, v.data<T>() + at, keys, keyWidth});
         int64_t row = b * seq * width + h * d;
         attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, runs, d,
-                         scale,
+                         form(b, h),
                          {causal, past, c.op().intAttr("window"),
                           mask.empty() ? nullptr : mask.data() + b * total},
-                         scratch, bias(b, h));
+                         scratch);
       }
     return llvm::Error::success();
   });
@@ -157,7 +157,8 @@ const OpInfo opAttention = {
     .attrs = {{"num_heads", AttrKind::Int},
               {"scale", AttrKind::Float},
               {"causal", AttrKind::Bool},
-              windowAttr()},
+              windowAttr(),
+              softCapAttr()},
     .infer = inferAttention,
     .eval = evalAttention,
     .cost = costAttention,

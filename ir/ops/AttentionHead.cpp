@@ -15,6 +15,11 @@ AttrSpec windowAttr() {
           "a query sees the last so many of its keys; 0: all"};
 }
 
+AttrSpec softCapAttr() {
+  return {"soft_cap", AttrKind::Float, Attr(0.0),
+          "scores are cap tanh(score / cap); 0: as they are"};
+}
+
 /// The dot product, in lanes that a vector unit can keep apart.
 template <typename T> static T dotProduct(const T *a, const T *b, int64_t n) {
   constexpr int lanes = 16;
@@ -52,8 +57,7 @@ static void exponentials(double *x, int64_t n) {
 /// visible score that is NaN or infinite makes them NaN. Sums are in lanes by the number of the
 /// key, so that keys behind the last visible one do not change them.
 template <typename T>
-static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility visible,
-                       ScoreBias<T> bias) {
+static void softmaxRow(T *scores, int64_t keys, int64_t s, ScoreForm<T> form, Visibility visible) {
   constexpr int lanes = 16;
   constexpr T hidden = -std::numeric_limits<T>::infinity();
   const int64_t end = visible.causal ? std::min(keys, visible.past + s + 1) : keys;
@@ -62,9 +66,9 @@ static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility v
   std::fill_n(scores, begin, hidden);
   std::fill(scores + end, scores + keys, T(0));
   for (int64_t j = begin; j < end; ++j)
-    scores[j] *= scale;
-  for (int64_t j = begin; bias.data && j < end; ++j)
-    scores[j] += bias.data[s * bias.row + j * bias.key];
+    scores[j] = form.capped(scores[j]);
+  for (int64_t j = begin; form.bias && j < end; ++j)
+    scores[j] += form.bias[s * form.row + j * form.key];
   for (int64_t j = begin; visible.mask && j < end; ++j)
     scores[j] = visible.mask[j] ? scores[j] : hidden;
   T tops[lanes], sums[lanes] = {};
@@ -95,8 +99,7 @@ static void softmaxRow(T *scores, int64_t keys, int64_t s, T scale, Visibility v
 /// A few queries over the first `keys` keys; `scores` has `queries.count` rows of them.
 template <typename T>
 static void attendBlock(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t firstRow,
-                        int64_t keys, int64_t d, T scale, Visibility visible, ScoreBias<T> bias,
-                        T *scores) {
+                        int64_t keys, int64_t d, ScoreForm<T> form, Visibility visible, T *scores) {
   // A product would cost more than it computes.
   bool single = queries.count == 1 && !RowInvariance::active();
   int64_t at = 0;
@@ -111,7 +114,7 @@ static void attendBlock(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, in
     at += count;
   }
   for (int64_t s = 0; s < queries.count; ++s) {
-    softmaxRow(scores + s * keys, keys, firstRow + s, scale, visible, bias);
+    softmaxRow(scores + s * keys, keys, firstRow + s, form, visible);
     std::fill_n(queries.out + s * queries.outStride, d, T(0));
   }
   at = 0;
@@ -129,8 +132,8 @@ static void attendBlock(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, in
 }
 
 template <typename T>
-void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t d, T scale,
-                   Visibility visible, std::vector<T> &scratch, ScoreBias<T> bias) {
+void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t d,
+                   ScoreForm<T> form, Visibility visible, std::vector<T> &scratch) {
   constexpr int64_t blockRows =
       64; // bounds the scores, and the work on keys that later queries alone see
   int64_t total = 0;
@@ -142,13 +145,13 @@ void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t
     int64_t keys = visible.causal ? std::min(total, visible.past + s + rows) : total;
     QueryRows<T> block{queries.q + s * queries.qStride, queries.out + s * queries.outStride, rows,
                        queries.qStride, queries.outStride};
-    attendBlock(block, runs, s, keys, d, scale, visible, bias, scratch.data());
+    attendBlock(block, runs, s, keys, d, form, visible, scratch.data());
   }
 }
 
-template void attentionHead(QueryRows<float>, llvm::ArrayRef<KeyRun<float>>, int64_t, float,
-                            Visibility, std::vector<float> &, ScoreBias<float>);
-template void attentionHead(QueryRows<double>, llvm::ArrayRef<KeyRun<double>>, int64_t, double,
-                            Visibility, std::vector<double> &, ScoreBias<double>);
+template void attentionHead(QueryRows<float>, llvm::ArrayRef<KeyRun<float>>, int64_t,
+                            ScoreForm<float>, Visibility, std::vector<float> &);
+template void attentionHead(QueryRows<double>, llvm::ArrayRef<KeyRun<double>>, int64_t,
+                            ScoreForm<double>, Visibility, std::vector<double> &);
 
 } // namespace gpt2c

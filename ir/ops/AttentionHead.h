@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -43,22 +44,37 @@ struct Visibility {
 /// window - 1 tokens before it; 0: of all tokens before it.
 AttrSpec windowAttr();
 
-/// What is added to the scores of a head, bias(s, j) at data + s * row + j * key; null: nothing.
-template <typename T> struct ScoreBias {
-  const T *data = nullptr;
+/// The attribute `soft_cap` of the ops of attention: scores are cap tanh(score / cap); 0: they are
+/// as they are.
+AttrSpec softCapAttr();
+
+/// How the products of a head's queries and keys become scores: cap(scale * product) + bias(s, j),
+/// with cap(x) = softCap tanh(x / softCap) where softCap is not 0, else x.
+template <typename T> struct ScoreForm {
+  T scale, softCap = 0;
+  const T *bias = nullptr; ///< bias(s, j) at bias + s * row + j * key; null: nothing
   int64_t row = 0, key = 0;
+
+  T capped(T score) const {
+    const T x = score * scale;
+    return softCap != 0 ? softCap * std::tanh(x / softCap) : x;
+  }
 };
+/// As the attributes of `op` say.
+template <typename T> ScoreForm<T> scoreForm(const Op &op) {
+  return {T(op.floatAttr("scale")), T(op.floatAttr("soft_cap"))};
+}
 
-/// out[s] = sum over visible keys j of softmax_j(scale * q[s].k[j] + bias(s, j)) v[j], with d
-/// elements a row; a query that sees none, or only such of bias -inf, gives zeros, one with a score
-/// of NaN or +inf gives NaN. Hidden values must be finite: they count 0 times. `scratch` is grown.
+/// out[s] = sum over visible keys j of softmax_j(score(s, j)) v[j], with d elements a row; a query
+/// that sees none, or only such of bias -inf, gives zeros, one with a score of NaN or +inf gives
+/// NaN. Hidden values must be finite: they count 0 times. `scratch` is grown.
 template <typename T>
-void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t d, T scale,
-                   Visibility visible, std::vector<T> &scratch, ScoreBias<T> bias = {});
+void attentionHead(QueryRows<T> queries, llvm::ArrayRef<KeyRun<T>> runs, int64_t d,
+                   ScoreForm<T> form, Visibility visible, std::vector<T> &scratch);
 
-extern template void attentionHead(QueryRows<float>, llvm::ArrayRef<KeyRun<float>>, int64_t, float,
-                                   Visibility, std::vector<float> &, ScoreBias<float>);
+extern template void attentionHead(QueryRows<float>, llvm::ArrayRef<KeyRun<float>>, int64_t,
+                                   ScoreForm<float>, Visibility, std::vector<float> &);
 extern template void attentionHead(QueryRows<double>, llvm::ArrayRef<KeyRun<double>>, int64_t,
-                                   double, Visibility, std::vector<double> &, ScoreBias<double>);
+                                   ScoreForm<double>, Visibility, std::vector<double> &);
 
 } // namespace gpt2c

@@ -51,7 +51,6 @@ static llvm::Error evalCachedAttention(EvalContext &c) {
   Tensor &out = c.allocate(q.shape());
   return dispatchFloat(c, q.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
-    T scale = static_cast<T>(c.op().floatAttr("scale"));
     std::vector<T> scratch;
     const T *state = kv.data<T>();
     for (int64_t b = 0; b < batch; ++b)
@@ -60,7 +59,8 @@ static llvm::Error evalCachedAttention(EvalContext &c) {
         int64_t at = (((layer * 2) * slots + b) * keyHeads + keyHead) * context * d;
         KeyRun<T> run{state + at, state + at + slots * keyHeads * context * d, past[b] + seq, d};
         int64_t row = b * seq * width + h * d;
-        attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, run, d, scale,
+        attentionHead<T>({q.data<T>() + row, out.data<T>() + row, seq, width, width}, run, d,
+                         scoreForm<T>(c.op()),
                          {true, past[b], c.op().intAttr("window"),
                           mask.empty() ? nullptr : mask.data() + b * masked},
                          scratch);
@@ -91,7 +91,8 @@ const OpInfo opCachedAttention = {
     .attrs = {{"layer", AttrKind::Int},
               {"num_heads", AttrKind::Int},
               {"scale", AttrKind::Float},
-              windowAttr()},
+              windowAttr(),
+              softCapAttr()},
     .infer = inferCachedAttention,
     .eval = evalCachedAttention,
     .cost = costCachedAttention,

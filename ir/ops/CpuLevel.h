@@ -1,5 +1,6 @@
 // Which vector instructions kernels of the CPU use. Products have the same bits at every level
-// (RowProduct.h, IntegerProduct.h), exponentials have not (Exponentials.h).
+// (RowProduct.h, IntegerProduct.h), exponentials (Exponentials.h) and products of many rows in
+// bfloat16 (TileProduct.h) have not.
 #pragma once
 
 namespace gpt2c {
@@ -10,6 +11,7 @@ enum class CpuLevel {
   Avx2,     ///< AVX2, FMA, F16C
   Avx512,   ///< F, BW, DQ, VL
   Vnni,     ///< dot products of int8
+  Amx,      ///< tiles of int8 and bfloat16
 };
 
 /// The highest that the machine has.

@@ -90,8 +90,8 @@ const OpInfo opEmbed = {
         "y[b, s] = tokens[ids[b, s]] + positions[position_ids[b, s], or past[b] + s]; tokens "
         "of i8 are multiplied by their scale",
     .operands = {{"ids"},
-                 {"tokens"},
-                 {"positions", OperandSpec::Optional},
+                 {.name = "tokens", .stored = true},
+                 {.name = "positions", .kind = OperandSpec::Optional, .stored = true},
                  {"past", OperandSpec::Optional},
                  {"position_ids", OperandSpec::Optional},
                  {.name = "token_scale", .kind = OperandSpec::Optional, .single = true}},

@@ -145,7 +145,7 @@ void integerProduct(Matrix<const int8_t> a, Matrix<const int8_t> b, Matrix<int32
   int64_t vectors = 0; // columns that come in fours
 #ifdef __x86_64__
   constexpr int64_t rowsOfVnni = 4, rowsOfAvx2 = 2;
-  const bool vnni = level == CpuLevel::Vnni;
+  const bool vnni = level >= CpuLevel::Vnni;
   const int64_t rows = vnni ? rowsOfVnni : rowsOfAvx2;
   if (level >= CpuLevel::Avx2) {
     vectors = n / 4 * 4;

@@ -1,6 +1,8 @@
 #include "ir/ops/Activation.h"
-#include "ir/ops/Blas.h"
 #include "ir/ops/Common.h"
+#include "ir/ops/StoredProduct.h"
+
+#include <type_traits>
 
 namespace gpt2c {
 
@@ -40,6 +42,24 @@ static llvm::Error inferLinear(InferContext &c) {
   return llvm::Error::success();
 }
 
+/// y = x w^T; w may be as it is stored.
+template <typename T> static void multiply(EvalContext &c, T *y, int64_t m, int64_t n, int64_t k) {
+  using enum ops::Linear::Operand;
+  const Tensor &x = c.input(X), &w = c.input(W);
+  const Matrix<const T> left{x.data<T>(), k};
+  if constexpr (std::is_same_v<T, float>) {
+    if (w.dtype() == DType::F16)
+      return storedProduct<Half>(left, {w.data<Half>(), k, true}, {y, n}, m, n, k);
+    if (w.dtype() == DType::BF16) {
+      const Matrix<const BFloat> right{w.data<BFloat>(), k, true};
+      const bool exact = c.op().operand(X)->type.dtype == DType::BF16;
+      return exact ? bfloatProduct(left, right, {y, n}, m, n, k)
+                   : storedProduct(left, right, {y, n}, m, n, k);
+    }
+  }
+  matrixProduct<T>(left, {w.data<T>(), k, true}, {y, n}, m, n, k, false);
+}
+
 static llvm::Error evalLinear(EvalContext &c) {
   using enum ops::Linear::Operand;
   const Tensor &x = c.input(X), &w = c.input(W);
@@ -53,7 +73,7 @@ static llvm::Error evalLinear(EvalContext &c) {
   return dispatchFloat(c, x.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
     T *y = out.data<T>();
-    matrixProduct<T>({x.data<T>(), k}, {w.data<T>(), k, true}, {y, n}, m, n, k, false);
+    multiply(c, y, m, n, k);
     if (c.has(Bias))
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j)
@@ -77,7 +97,7 @@ const OpInfo opLinear = {
     .mnemonic = "linear",
     .summary = "y = activation(x w^T + bias) + residual",
     .operands = {{"x"},
-                 {"w"},
+                 {.name = "w", .stored = true},
                  {"bias", OperandSpec::Optional},
                  {"residual", OperandSpec::Optional}},
     .attrs = {{"activation", AttrKind::String, Attr("none"), activationNames},

@@ -179,8 +179,7 @@ public:
       : c_(c), state_(state), wide_(c.input(Qkv).cast(DTypeOf<T>::value)), packed_(wide_.dim(2)),
         d_(c.input(Kv).dim(5)), heads_(c.op().intAttr("num_heads")),
         group_(heads_ / c.input(Kv).dim(3)), window_(c.op().intAttr("window")),
-        scale_(static_cast<T>(c.op().floatAttr("scale"))),
-        out_(DTypeOf<T>::value, {1, wide_.dim(1), heads_ * d_}) {
+        form_(scoreForm<T>(c.op())), out_(DTypeOf<T>::value, {1, wide_.dim(1), heads_ * d_}) {
     std::fill_n(out_.data<T>(), out_.count(), T(0));
     result_ = out_.template data<T>();
   }
@@ -217,14 +216,14 @@ private:
     for (int64_t h = group * group_; h < (group + 1) * group_; ++h)
       attentionHead<T>({wide_.data<T>() + p.row * packed_ + h * d_,
                         result_ + p.row * width + h * d_, p.count, packed_, width},
-                       room.runs, d_, scale_, {true, p.position, window_, nullptr}, room.scratch);
+                       room.runs, d_, form_, {true, p.position, window_, nullptr}, room.scratch);
   }
 
   const EvalContext &c_;
   const PagedState &state_;
   const Tensor wide_;
   const int64_t packed_, d_, heads_, group_, window_;
-  const T scale_;
+  const ScoreForm<T> form_;
   Tensor out_;
   T *result_ = nullptr;
 };

@@ -38,6 +38,7 @@ const OpInfo opQuantizedAppendAttention = {
               {"num_heads", AttrKind::Int},
               {"scale", AttrKind::Float},
               windowAttr(),
+              softCapAttr(),
               {"group", AttrKind::Int, Attr(int64_t(0)),
                "elements of a row of the result that share a scale; 0: all"}},
     .numResults = 3,

@@ -4,10 +4,12 @@
 #include "ir/ops/Common.h"
 #include "ir/ops/IntegerProduct.h"
 #include "ir/ops/Quantize.h"
-#include "ir/ops/RowProduct.h"
+#include "ir/ops/StoredProduct.h"
+#include "ir/ops/TileProduct.h"
 #include "ir/ops/Workers.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace gpt2c {
 
@@ -87,14 +89,15 @@ struct Sizes {
 };
 
 /// y += sx[row, first] sw[column, first] * (the integer product over columns first .. first + count
-/// + offset[column]).
+/// + offset[column]), of the columns from `begin` on.
 template <typename T>
 void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wScale, int64_t wGroup,
-              llvm::ArrayRef<int32_t> offset, Sizes s, int64_t first, int64_t count, T *y) {
+              llvm::ArrayRef<int32_t> offset, Sizes s, int64_t first, int64_t count, int64_t begin,
+              T *y) {
   const int64_t wPerRow = s.k / wGroup;
   constexpr int64_t rows = 32, columns = 48; // of sums on the stack
-  const int64_t blocks = (s.n + columns - 1) / columns;
-  const int64_t parts = partsOf(double(s.m) * double(s.n) * double(count) / 4, blocks);
+  const int64_t blocks = (s.n - begin + columns - 1) / columns;
+  const int64_t parts = partsOf(double(s.m) * double(s.n - begin) * double(count) / 4, blocks);
   auto block = [&](int64_t row, int64_t column) {
     const int64_t m = std::min(rows, s.m - row), n = std::min(columns, s.n - column);
     int32_t sums[rows * columns];
@@ -112,8 +115,28 @@ void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wSc
   forParts(parts, [&](int64_t i) {
     for (int64_t at = blocks * i / parts; at < blocks * (i + 1) / parts; ++at)
       for (int64_t row = 0; row < s.m; row += rows)
-        block(row, at * columns);
+        block(row, begin + at * columns);
   });
+}
+
+/// The same over all groups by tiles, of the first columns; how many these are.
+template <typename T>
+int64_t addTiles(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wScale,
+                 int64_t wGroup, llvm::ArrayRef<int32_t> offset, Sizes s, int64_t group, T *y) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (!tilesFit<int8_t>(s.m, s.n, s.k, group))
+      return 0;
+    const TileRows<int8_t> rows(Matrix<const int8_t>{x.q, s.k}, s.m, s.k);
+    const int64_t wPerRow = s.k / wGroup;
+    for (int64_t first = 0; first < s.k; first += group)
+      tileProduct(rows, {w, s.k, true},
+                  {x.scales.data() + (x.perRow ? first / x.group : 0), x.perRow,
+                   wScale.data() + first / wGroup, wPerRow,
+                   offset.empty() ? nullptr : offset.data()},
+                  {y, s.n}, s.n, first, group);
+    return s.n / tileColumns * tileColumns;
+  }
+  return 0;
 }
 
 } // namespace
@@ -153,7 +176,8 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOpera
       (c.has(Bias) && c.input(Bias).count() != s.n) ||
       (c.has(offsetOperand) && c.input(offsetOperand).count() != s.n))
     return c.error("shapes do not fit");
-  std::vector<float> wScale = floatElements(c.input(WScale));
+  const Tensor floatScales = c.input(WScale).cast(DType::F32); // which they are in
+  const llvm::ArrayRef<float> wScale(floatScales.data<float>(), size_t(floatScales.count()));
   bool wide = false;
   for (unsigned i = 0; i < c.numInputs(); ++i)
     wide |= c.has(i) && c.input(i).dtype() == DType::F64;
@@ -163,16 +187,21 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOpera
     T *y = out.data<T>();
     int64_t wGroup = s.k / wGroups;
     if (x.dtype() != DType::I8 && !c.has(XScale) && c.op().intAttr("x_group") < 0) {
-      rowProduct<T>({x.data<T>(), s.k}, {w.data<int8_t>(), s.k, true},
-                    {wScale.data(), wGroups, wGroup}, {y, s.n}, s.m, s.n, s.k);
+      const Matrix<const int8_t> weights{w.data<int8_t>(), s.k, true};
+      const RowScales scales{wScale.data(), wGroups, wGroup};
+      if constexpr (std::is_same_v<T, float>)
+        storedProduct({x.data<T>(), s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
+      else
+        rowProduct<T>({x.data<T>(), s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
     } else {
       QuantizedRows rows = quantizedRows<T>(c, s);
       llvm::ArrayRef<int32_t> offset;
       if (c.has(offsetOperand))
         offset = {c.input(offsetOperand).data<int32_t>(), size_t(s.n)};
       int64_t group = std::min(rows.group, wGroup);
-      for (int64_t first = 0; first < s.k; first += group)
-        addGroup(rows, w.data<int8_t>(), wScale, wGroup, offset, s, first, group, y);
+      const int64_t done = addTiles(rows, w.data<int8_t>(), wScale, wGroup, offset, s, group, y);
+      for (int64_t first = 0; first < s.k && done < s.n; first += group)
+        addGroup(rows, w.data<int8_t>(), wScale, wGroup, offset, s, first, group, done, y);
     }
     if (c.has(Bias))
       for (int64_t i = 0; i < s.m; ++i)

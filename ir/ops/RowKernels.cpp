@@ -69,6 +69,9 @@ MEMBER __m128 addQuads(__m128 a, __m128 b, __m128 c, __m128 d) {
   const __m128 cd = _mm_add_ps(_mm_movelh_ps(c, d), _mm_movehl_ps(d, c));
   return _mm_add_ps(_mm_shuffle_ps(ab, cd, 0x88), _mm_shuffle_ps(ab, cd, 0xdd));
 }
+MEMBER __m256 widened(__m128i bfloats) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bfloats), 16));
+}
 MEMBER __m128 halves(__m256 v) {
   return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
@@ -83,6 +86,14 @@ template <> struct Vec<float> {
 
   MEMBER static Vec zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   MEMBER static Vec load(const float *p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  MEMBER static Vec load(const Half *p) {
+    const auto *from = reinterpret_cast<const __m128i *>(p);
+    return {_mm256_cvtph_ps(_mm_loadu_si128(from)), _mm256_cvtph_ps(_mm_loadu_si128(from + 1))};
+  }
+  MEMBER static Vec load(const BFloat *p) {
+    const auto *from = reinterpret_cast<const __m128i *>(p);
+    return {widened(_mm_loadu_si128(from)), widened(_mm_loadu_si128(from + 1))};
+  }
   MEMBER static Vec load(const int8_t *p) {
     const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
@@ -149,6 +160,13 @@ template <> struct Vec<float> {
 
   MEMBER static Vec zero() { return {_mm512_setzero_ps()}; }
   MEMBER static Vec load(const float *p) { return {_mm512_loadu_ps(p)}; }
+  MEMBER static Vec load(const Half *p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)))};
+  }
+  MEMBER static Vec load(const BFloat *p) {
+    const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16))};
+  }
   MEMBER static Vec load(const int8_t *p) {
     return {_mm512_cvtepi32_ps(
         _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))))};
@@ -210,6 +228,18 @@ template <typename T, typename W> void dotPart(const RowPart<T, W> &p, CpuLevel 
   portable::dot(p);
 }
 
+template <typename W>
+void widenRows(Matrix<const W> from, int64_t rows, int64_t k, RowScales scales, float *to,
+               CpuLevel level) {
+#ifdef __x86_64__
+  if (level >= CpuLevel::Avx512)
+    return avx512::widen(from, rows, k, scales, to);
+  if (level == CpuLevel::Avx2)
+    return avx2::widen(from, rows, k, scales, to);
+#endif
+  portable::widen(from, rows, k, scales, to);
+}
+
 template <typename T> void addPart(const RowPart<T, T> &p, CpuLevel level) {
 #ifdef __x86_64__
   if (level >= CpuLevel::Avx512)
@@ -222,8 +252,13 @@ template <typename T> void addPart(const RowPart<T, T> &p, CpuLevel level) {
 
 template void dotPart(const RowPart<float, float> &, CpuLevel);
 template void dotPart(const RowPart<float, int8_t> &, CpuLevel);
+template void dotPart(const RowPart<float, Half> &, CpuLevel);
+template void dotPart(const RowPart<float, BFloat> &, CpuLevel);
 template void dotPart(const RowPart<double, double> &, CpuLevel);
 template void dotPart(const RowPart<double, int8_t> &, CpuLevel);
+template void widenRows(Matrix<const int8_t>, int64_t, int64_t, RowScales, float *, CpuLevel);
+template void widenRows(Matrix<const Half>, int64_t, int64_t, RowScales, float *, CpuLevel);
+template void widenRows(Matrix<const BFloat>, int64_t, int64_t, RowScales, float *, CpuLevel);
 template void addPart(const RowPart<float, float> &, CpuLevel);
 template void addPart(const RowPart<double, double> &, CpuLevel);
 

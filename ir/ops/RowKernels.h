@@ -23,6 +23,10 @@ template <typename T, typename W> struct RowPart {
 
 /// B transposed.
 template <typename T, typename W> void dotPart(const RowPart<T, W> &p, CpuLevel level);
+/// `rows` rows of k elements, times their scales where there are some, one row behind the other.
+template <typename W>
+void widenRows(Matrix<const W> from, int64_t rows, int64_t k, RowScales scales, float *to,
+               CpuLevel level);
 /// B not transposed, and without scales.
 template <typename T> void addPart(const RowPart<T, T> &p, CpuLevel level);
 

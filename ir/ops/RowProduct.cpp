@@ -48,6 +48,20 @@ void rowProduct(Matrix<const T> a, Matrix<const int8_t> b, RowScales scales, Mat
              [&](const RowPart<T, int8_t> &part) { dotPart(part, level); });
 }
 
+template <typename W>
+void rowProduct(Matrix<const float> a, Matrix<const W> b, Matrix<float> c, int64_t m, int64_t n,
+                int64_t k, CpuLevel level) {
+  if (k == 0)
+    for (int64_t i = 0; i < m; ++i)
+      std::fill_n(c.data + i * c.stride, n, 0.0f);
+  cutColumns(RowPart<float, W>{a, b, c, m, 0, n, k, false, {}},
+             [&](const RowPart<float, W> &part) { dotPart(part, level); });
+}
+
+template void rowProduct(Matrix<const float>, Matrix<const Half>, Matrix<float>, int64_t, int64_t,
+                         int64_t, CpuLevel);
+template void rowProduct(Matrix<const float>, Matrix<const BFloat>, Matrix<float>, int64_t, int64_t,
+                         int64_t, CpuLevel);
 template void rowProduct(Matrix<const float>, Matrix<const float>, Matrix<float>, int64_t, int64_t,
                          int64_t, bool, CpuLevel);
 template void rowProduct(Matrix<const double>, Matrix<const double>, Matrix<double>, int64_t,

@@ -5,6 +5,7 @@
 
 #include "ir/ops/Blas.h"
 #include "ir/ops/CpuLevel.h"
+#include "ir/ops/StoredFloat.h"
 
 namespace gpt2c {
 
@@ -44,5 +45,11 @@ void rowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, in
 template <typename T>
 void rowProduct(Matrix<const T> a, Matrix<const int8_t> b, RowScales scales, Matrix<T> c, int64_t m,
                 int64_t n, int64_t k, CpuLevel level = machineLevel());
+
+/// C[m, n] = A[m, k] B[n, k]^T with B in half precision, which is widened: the bits of
+/// rowProduct().
+template <typename W>
+void rowProduct(Matrix<const float> a, Matrix<const W> b, Matrix<float> c, int64_t m, int64_t n,
+                int64_t k, CpuLevel level = machineLevel());
 
 } // namespace gpt2c

@@ -33,6 +33,20 @@ static bool isOneRow(const Value *v) {
                       [](const Dim &d) { return d == Dim(1); });
 }
 
+/// One element for each row of y, which has more.
+static bool isColumn(const Value *v, const Value *y) {
+  const llvm::ArrayRef<Dim> of = v->type.shape, rows = y->type.shape;
+  return of.size() == rows.size() && !of.empty() && of.back() == Dim(1) &&
+         of.drop_back() == rows.drop_back();
+}
+
+/// Whether a reduction is of rows, whose axis stays.
+static bool reducesRows(const Op &op) {
+  const Value *x = op.operand(0);
+  return op.boolAttr("keepdims") && op.hasAttr("axes") && op.dimsAttr("axes").size() == 1 &&
+         op.dimsAttr("axes")[0].constant() && isLast(x, *op.dimsAttr("axes")[0].constant());
+}
+
 /// Whether each row of the results of `op` follows from the same row of its operands.
 static bool isRowWise(const Op &op) {
   const Value *x = op.operand(0), *y = op.result();
@@ -51,13 +65,20 @@ static bool isRowWise(const Op &op) {
   case OpCode::LayerNorm:
   case OpCode::ArgMax:
   case OpCode::Concat:
+  case OpCode::Softmax:
     return isLast(x, op.intAttr("axis"));
+  case OpCode::ReduceSum:
+  case OpCode::ReduceMean:
+  case OpCode::ReduceMax:
+  case OpCode::ReduceMin:
+  case OpCode::ReduceProd:
+    return reducesRows(op);
   case OpCode::Slice:
     return op.hasAttr("axes") && op.dimsAttr("axes").size() == 1 &&
            op.dimsAttr("axes")[0].constant() && isLast(x, *op.dimsAttr("axes")[0].constant());
   default:
     return op.info().has(Elementwise) && llvm::all_of(op.operands(), [&](const Value *v) {
-             return !v || v->type.shape == y->type.shape || isOneRow(v);
+             return !v || v->type.shape == y->type.shape || isOneRow(v) || isColumn(v, y);
            });
   }
 }
@@ -152,6 +173,7 @@ private:
          {"num_heads", op.intAttr("num_heads")},
          {"scale", op.floatAttr("scale")},
          {"window", op.intAttr("window")},
+         {"soft_cap", op.floatAttr("soft_cap")},
          {"paged", true}});
     if (!paged)
       return paged.takeError();

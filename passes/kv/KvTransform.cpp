@@ -163,6 +163,8 @@ static llvm::Expected<Value *> cacheAttentions(Function &f, Value *kv, Value *pa
         {"layer", layer}, {"num_heads", a->intAttr("num_heads")}, {"scale", a->floatAttr("scale")}};
     if (int64_t window = a->intAttr("window"))
       attrs.push_back({"window", window});
+    if (double cap = a->floatAttr("soft_cap"); cap != 0)
+      attrs.push_back({"soft_cap", cap});
     auto out = b.value(
         OpCode::CachedAttention,
         {a->operand(ops::Attention::Q), kv, past, a->operand(ops::Attention::KeyMask)}, attrs);
@@ -352,7 +354,8 @@ static llvm::Error makeFunctions(PassContext &ctx, Function &f, KvInterface &io)
   return sinkLastRows(prefill, /*belowSums=*/true); // in @decode there would be nothing to gain
 }
 
-/// What @generation tells of past and present tensors of the graph that it was made from.
+/// What @generation tells of past and present tensors of the graph that it was made from, and of
+/// logits, of which the graph may have any number of rows.
 static void takeStateRoles(KvInterface &exported, const KvInterface &generation) {
   for (auto [to, from] :
        {std::pair{&exported.inputs, &generation.inputs}, {&exported.outputs, &generation.outputs}})
@@ -363,6 +366,13 @@ static void takeStateRoles(KvInterface &exported, const KvInterface &generation)
       p.role = same->role;
       p.layer = same->layer;
       p.part = same->part;
+    }
+  if (exported.logits >= 0 || generation.logits < 0 || generation.addsLogits)
+    return;
+  for (auto [i, p] : llvm::enumerate(exported.outputs))
+    if (p.name == generation.outputs[generation.logits].name) {
+      p.role = "logits";
+      exported.logits = int(i);
     }
 }
 

@@ -114,6 +114,43 @@ struct KnownSoftmax {
 
 } // namespace
 
+namespace {
+
+/// cap tanh(factor x) of a product x.
+struct SoftCap {
+  Value *scores;
+  double factor = 1, cap = 1;
+};
+
+} // namespace
+
+/// What products become that a tanh caps, where nothing else reads them.
+static std::optional<SoftCap> softCapOf(Value *product) {
+  SoftCap found{product};
+  bool capped = false;
+  while (found.scores->uses().size() == 1) {
+    const Use use = found.scores->uses().front();
+    double &factor = capped ? found.cap : found.factor;
+    if (use.op->is(OpCode::Tanh) && !capped) {
+      capped = true;
+    } else if (use.op->is(OpCode::Mul)) {
+      auto by = scalarConstant(use.op->operand(1 - use.operand));
+      if (!by)
+        break;
+      factor *= *by;
+    } else if (use.op->is(OpCode::Div) && use.operand == 0) {
+      auto by = scalarConstant(use.op->operand(1));
+      if (!by || *by == 0)
+        break;
+      factor /= *by;
+    } else {
+      break;
+    }
+    found.scores = use.op->result();
+  }
+  return capped && found.cap > 0 ? std::optional(found) : std::nullopt;
+}
+
 /// Evaluates once what all layers compute alike; how large scores become depends on the layer.
 static std::optional<MaskedSoftmax> maskedSoftmaxOf(const Function &f, Value *scores,
                                                     Value *probabilities, int64_t context,
@@ -152,8 +189,12 @@ static llvm::Error recogniseProduct(PassContext &ctx, Function &f, Op *valueProd
     return llvm::Error::success();
   };
   Obstacle why;
-  auto mask = maskedSoftmaxOf(f, scoreOp->result(), valueProduct->operand(ops::MatMul::A),
-                              ctx.options().maxContext, known, why);
+  const auto cap = softCapOf(scoreOp->result());
+  auto mask =
+      maskedSoftmaxOf(f, cap ? cap->scores : scoreOp->result(),
+                      valueProduct->operand(ops::MatMul::A), ctx.options().maxContext, known, why);
+  if (mask && cap && std::abs(mask->scale - 1) > 1e-6)
+    return missed("scores to probabilities", {"they are scaled behind a soft cap"});
   if (!mask) {
     // Where queries or keys are no copies of products, no bound of the scores is known either.
     Obstacle heads;
@@ -217,7 +258,7 @@ static llvm::Error recogniseProduct(PassContext &ctx, Function &f, Op *valueProd
       return bias.takeError();
     operands.push_back(*bias);
   }
-  double scale = mask->scale * q->factor * k->factor;
+  double scale = (cap ? cap->factor * cap->cap : mask->scale) * q->factor * k->factor;
   // Exporters write the scale, or its square root twice, in the precision of the graph: what is
   // meant is the exact one.
   double ideal = 1 / std::sqrt(double(q->headDim));
@@ -229,6 +270,8 @@ static llvm::Error recogniseProduct(PassContext &ctx, Function &f, Op *valueProd
       {"num_heads", q->heads}, {"scale", scale}, {"causal", mask->causal}};
   if (mask->window)
     attrs.push_back({"window", mask->window});
+  if (cap)
+    attrs.push_back({"soft_cap", cap->cap});
   auto attention = b.value(OpCode::Attention, operands, attrs);
   if (!attention)
     return attention.takeError();

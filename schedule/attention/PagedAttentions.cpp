@@ -22,6 +22,8 @@ static std::string pagedRefusal(const Op &op) {
     return "its pieces and tables are in i32";
   if (!hasKernelTypes(op))
     return "attention over pages has rows and a state in fp16, bf16 or fp32";
+  if (op.floatAttr("soft_cap") != 0)
+    return "attention over pages has no soft cap of scores";
   if (!state[3].isConstant() || !state[4].isConstant() || !state[5].isConstant() ||
       !qkv->type.shape.back().isConstant())
     return "the sizes of its heads and pages are not constant";

@@ -83,13 +83,14 @@ static llvm::Error attentionRows(StepBuilder &b, Op &op, const AttentionRows &a,
        llvm::zip(std::array{"biasBatch", "biasHead", "biasRow", "biasKey"}, strides))
     call.integer(name, stride);
   call.real("scale", op.floatAttr("scale"));
+  call.real("softCap", op.floatAttr("soft_cap"));
   return call.launch(op, 32 * warps, ceilDivExpr(b.expr(batch * seq * Dim(a.heads)), warps),
                      "  tile::attentionRows<" + call.config() +
                          ">(q, first, firstValues, keys, values, past, length, mask, bias, out, "
                          "batch, seq,\n    qTokens, qRow, heads, keyHeads, firstCount, keyCount, "
                          "layer, slots, context, "
                          "maskStride, biasBatch, biasHead, biasRow, biasKey,\n    scale, "
-                         "blockIdx.x, gridDim.x);\n");
+                         "softCap, blockIdx.x, gridDim.x);\n");
 }
 
 llvm::Error lowerAttention(StepBuilder &b, Op &op) {

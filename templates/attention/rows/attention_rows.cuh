@@ -37,7 +37,7 @@ attentionRows(const typename C::X *q, const typename C::Kv *first,
               const typename C::M *mask, const typename C::B *bias, typename C::X *out, i64 batch,
               i64 seq, i64 qTokens, i64 qRow, i64 heads, i64 keyHeads, i64 firstCount, i64 keyCount,
               i64 layer, i64 slots, i64 context, i64 maskStride, i64 biasBatch, i64 biasHead,
-              i64 biasRow, i64 biasKey, float scale, i64 block, i64 blocks) {
+              i64 biasRow, i64 biasKey, float scale, float softCap, i64 block, i64 blocks) {
   using T = Compute<typename C::X>;
   constexpr int D = C::HeadDim, chunks = ceilDiv(D, 32);
   __shared__ T queries[C::Warps][D];
@@ -93,6 +93,8 @@ attentionRows(const typename C::X *q, const typename C::Kv *first,
             dot += query[d] * (T)load(keys + tail + (j - run) * width + d);
         }
         score = dot * (T)scale;
+        if (softCap != 0.0f)
+          score = (T)softCap * ::tanh(score / (T)softCap);
         if constexpr (C::Bias) {
           score += (T)load(bias + b * biasBatch + h * biasHead + s * biasRow + j * biasKey);
           visible = score != lowest<T>();

@@ -245,6 +245,8 @@ llvm::Error PersistentBuilder::lowerAttention(Op &op) {
                            "stage");
   if (op.intAttr("window"))
     return unsupported(op, "a window of keys has no stage");
+  if (op.floatAttr("soft_cap") != 0)
+    return unsupported(op, "a soft cap of scores has no stage");
   const int64_t keyHeads = kv->type.shape[3].constant().value_or(0);
   if (keyHeads == 0)
     return unsupported(op, "the number of its heads is not constant");

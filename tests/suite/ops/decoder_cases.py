@@ -146,7 +146,8 @@ def gates():
     add("gated", "no rows", [x[:0]], [x[:0, :3]])
 
 
-def paged(sequences, shared, heads, size, d, layers, layer, dtype, columns=4, name=""):
+def paged(sequences, shared, heads, size, d, layers, layer, dtype, columns=4, name="",
+          cap=0):
     """append_attention over a state in pages of `size` tokens. Each sequence by itself: its keys
     and values in one array, then every token over those up to its own. Of each sequence its tokens
     before, its new ones, and where these are cut into pieces."""
@@ -176,7 +177,7 @@ def paged(sequences, shared, heads, size, d, layers, layer, dtype, columns=4, na
         keys, values = (np.repeat(x[None], heads // shared, 1) for x in (keys, values))
         q = qkv[:, row:row + new, :heads * d].astype(np.float64)
         visible = np.arange(columns * size) <= past + np.arange(new)[:, None]
-        y[:, row:row + new] = attention(q, keys, values, heads, 0.5, visible[None])
+        y[:, row:row + new] = attention(q, keys, values, heads, 0.5, visible[None], cap=cap)
         row += new
     # Tables in any order; the pieces of each stay one behind the other.
     order = {pieces[i][3]: at for at, i in enumerate(rng.permutation(len(pieces)))}
@@ -184,7 +185,8 @@ def paged(sequences, shared, heads, size, d, layers, layer, dtype, columns=4, na
     add("append_attention", f"pages {name}{shared} heads shared by {heads} of {len(sequences)} "
         f"sequences {np.dtype(dtype)}", [kv, qkv, pieces, tables],
         [out, y.astype(dtype)], {"layer": layer, "num_heads": heads, "scale": 0.5,
-                                 "paged": True}, tol=1e-3 if dtype == np.float16 else 1e-5)
+                                 **({"soft_cap": cap} if cap else {}), "paged": True},
+        tol=1e-3 if dtype == np.float16 else 1e-5)
 
 
 def pages():
@@ -230,48 +232,60 @@ def rms_norms():
             list(quantise(y, scale=0.05)), {"rms": True}, tol=1e-5)
 
 
-def windows():
-    """Attention of which a query sees the last keys alone."""
+def seen(window, past, seq, masked, dtype, cap=0):
+    """Attention of which a query sees the last keys alone, 0: all, with capped scores or not."""
     heads, shared, d, n, context = 4, 2, 4, 2, 9
-    for window, past, seq, masked, dtype in ((1, [0, 0], 3, False, np.float32),
-                                             (3, [6, 2], 1, False, np.float32),
-                                             (3, [1, 4], 4, True, np.float32),
-                                             (20, [4, 0], 3, False, np.float32),
-                                             (2, [3, 5], 3, False, np.float16)):
-        kv = f(2, 2, 3, shared, context, d).astype(dtype)
-        qkv = f(n, seq, (heads + 2 * shared) * d).astype(dtype)
-        q, k, v = np.split(qkv, [heads * d, (heads + shared) * d], axis=-1)
-        out = kv.copy()
-        for row, at in enumerate(past):
-            out[1, 0, row, :, at:at + seq] = split_heads(k, shared)[row]
-            out[1, 1, row, :, at:at + seq] = split_heads(v, shared)[row]
-        own = np.array(past)[:, None, None] + np.arange(seq)[None, :, None]
-        key = np.arange(context)[None, None]
-        visible = (key <= own) & (key > own - window)
-        mask = np.ones((n, context), np.int32)
-        if masked:
-            mask[0, 1:4] = 0
-        visible = visible & (mask[:, None] != 0)
-        y = attention(q, *(np.repeat(out[1, i, :n], heads // shared, 1) for i in (0, 1)), heads,
-                      0.5, visible).astype(dtype)
-        name = f"window {window} past {past} seq {seq} mask {masked} {np.dtype(dtype)}"
-        tol = 1e-3 if dtype == np.float16 else 1e-5
-        attrs = {"layer": 1, "num_heads": heads, "scale": 0.5, "window": window}
-        places = np.array(past, np.int32)
-        rest = [mask] if masked else []
-        add("cached_attention", name, [q, out, places, *rest], [y], attrs, tol=tol)
-        add("append_attention", name, [kv, qkv, places, *rest], [out, y], attrs, tol=tol)
-        length = np.arange(n, dtype=np.int32) % seq + 1
-        add("append_attention", "last " + name, [kv, qkv, places, mask, length],
-            [out, y[np.arange(n), length - 1]], attrs, tol=tol)
-        old = [f(n, shared, 2, d).astype(dtype) for _ in range(2)]
-        both = (np.concatenate([o, split_heads(x, shared)], 2) for o, x in zip(old, (k, v)))
-        keys, values = (np.repeat(x, heads // shared, 1) for x in both)
-        key, own = np.arange(2 + seq), 2 + np.arange(seq)[:, None]
-        visible = np.broadcast_to((key <= own) & (key > own - window), (n, seq, 2 + seq))
-        add("attention", name, [q, k, v, *old],
-            [attention(q, keys, values, heads, 0.5, visible).astype(dtype)],
-            {"num_heads": heads, "scale": 0.5, "causal": True, "window": window}, tol=tol)
+    kv = f(2, 2, 3, shared, context, d).astype(dtype)
+    qkv = f(n, seq, (heads + 2 * shared) * d).astype(dtype)
+    q, k, v = np.split(qkv, [heads * d, (heads + shared) * d], axis=-1)
+    out = kv.copy()
+    for row, at in enumerate(past):
+        out[1, 0, row, :, at:at + seq] = split_heads(k, shared)[row]
+        out[1, 1, row, :, at:at + seq] = split_heads(v, shared)[row]
+    own = np.array(past)[:, None, None] + np.arange(seq)[None, :, None]
+    key = np.arange(context)[None, None]
+    visible = (key <= own) & (key > own - (window or context))
+    mask = np.ones((n, context), np.int32)
+    if masked:
+        mask[0, 1:4] = 0
+    visible = visible & (mask[:, None] != 0)
+    y = attention(q, *(np.repeat(out[1, i, :n], heads // shared, 1) for i in (0, 1)), heads,
+                  0.5, visible, cap=cap).astype(dtype)
+    name = f"window {window} past {past} seq {seq} mask {masked} {np.dtype(dtype)}"
+    name = f"cap {cap} {name}" if cap else name
+    tol = 1e-3 if dtype == np.float16 else 1e-5
+    form = {"window": window, **({"soft_cap": cap} if cap else {})}
+    attrs = {"layer": 1, "num_heads": heads, "scale": 0.5, **form}
+    places = np.array(past, np.int32)
+    rest = [mask] if masked else []
+    add("cached_attention", name, [q, out, places, *rest], [y], attrs, tol=tol)
+    add("append_attention", name, [kv, qkv, places, *rest], [out, y], attrs, tol=tol)
+    length = np.arange(n, dtype=np.int32) % seq + 1
+    add("append_attention", "last " + name, [kv, qkv, places, mask, length],
+        [out, y[np.arange(n), length - 1]], attrs, tol=tol)
+    old = [f(n, shared, 2, d).astype(dtype) for _ in range(2)]
+    both = (np.concatenate([o, split_heads(x, shared)], 2) for o, x in zip(old, (k, v)))
+    keys, values = (np.repeat(x, heads // shared, 1) for x in both)
+    key, own = np.arange(2 + seq), 2 + np.arange(seq)[:, None]
+    visible = np.broadcast_to((key <= own) & (key > own - (window or 2 + seq)), (n, seq, 2 + seq))
+    add("attention", name, [q, k, v, *old],
+        [attention(q, keys, values, heads, 0.5, visible, cap=cap).astype(dtype)],
+        {"num_heads": heads, "scale": 0.5, "causal": True, **form}, tol=tol)
+
+
+def windows():
+    for case in ((1, [0, 0], 3, False, np.float32), (3, [6, 2], 1, False, np.float32),
+                 (3, [1, 4], 4, True, np.float32), (20, [4, 0], 3, False, np.float32),
+                 (2, [3, 5], 3, False, np.float16)):
+        seen(*case)
+
+
+def soft_caps():
+    for case in ((0, [0, 3], 3, False, np.float32, 0.7), (0, [6, 2], 1, True, np.float32, 2),
+                 (3, [1, 4], 4, False, np.float16, 1.5)):
+        seen(*case)
+    paged([(0, 3, []), (6, 1, []), (3, 6, [2, 5])], 2, 4, 4, 4, 2, 1, np.float32, cap=0.7,
+          name="capped, ")
 
 
 def interleaved_gates():

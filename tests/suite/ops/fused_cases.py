@@ -36,13 +36,14 @@ def later_activations():
         tol=1e-5)
 
 
-def attention(q, keys, values, heads, scale, visible, bias=0):
-    """q[b, s, H*d]; keys, values[b, H, t, d]; visible[b, s, t]; bias broadcasts to [b, H, s, t]. In
-    double precision."""
+def attention(q, keys, values, heads, scale, visible, bias=0, cap=0):
+    """q[b, s, H*d]; keys, values[b, H, t, d]; visible[b, s, t]; bias broadcasts to [b, H, s, t];
+    cap: 0, or scores are cap tanh(score / cap). In double precision."""
     b, s, width = q.shape
     d = width // heads
     q = q.astype(np.float64).reshape(b, s, heads, d).transpose(0, 2, 1, 3)
     scores = scale * (q @ keys.astype(np.float64).transpose(0, 1, 3, 2))
+    scores = cap * np.tanh(scores / cap) if cap else scores
     scores = np.where(visible[:, None], scores + bias, -inf)
     top = scores.max(-1, keepdims=True, initial=-1e300)
     p = np.exp(scores - top)

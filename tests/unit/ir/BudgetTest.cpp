@@ -75,7 +75,7 @@ TEST(Attention, NaNStays) {
     float out[3];
     std::vector<float> scratch;
     KeyRun<float> run{keys, values, 3, 1};
-    attentionHead<float>({q, out, 3, 1, 1}, run, 1, 1, {.causal = true}, scratch);
+    attentionHead<float>({q, out, 3, 1, 1}, run, 1, {1}, {.causal = true}, scratch);
     EXPECT_EQ(out[0], 1) << "the first query does not see it";
     EXPECT_TRUE(std::isnan(out[1]));
     EXPECT_TRUE(std::isnan(out[2]));
@@ -86,9 +86,9 @@ TEST(Attention, NaNStays) {
   float out[1];
   std::vector<float> scratch;
   KeyRun<float> run{keys, values, 2, 1};
-  attentionHead<float>({q, out, 1, 1, 1}, run, 1, 1, {}, scratch);
+  attentionHead<float>({q, out, 1, 1, 1}, run, 1, {1}, {}, scratch);
   EXPECT_TRUE(std::isnan(out[0]));
-  attentionHead<float>({q, out, 1, 1, 1}, run, 1, 1, {.mask = hidden}, scratch);
+  attentionHead<float>({q, out, 1, 1, 1}, run, 1, {1}, {.mask = hidden}, scratch);
   EXPECT_EQ(out[0], 0);
 }
 

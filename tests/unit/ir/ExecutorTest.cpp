@@ -24,6 +24,32 @@ func @f(%x: f32[seq]) -> (f32[seq]) where seq <= 5 {
   EXPECT_EQ(llvm::toString(more.takeError()), "@f takes at most 5 of seq, 6 given");
 }
 
+TEST(Executor, WeightsInHalfPrecisionAreReadAsTheyAreStored) {
+  auto m = parseModule(R"(
+func @f(%x: f16[1, 4]) -> (f16[1, 2], f16[4]) {
+  %w = constant dense<[[0.5, 1.0, -2.0, 0.25], [3.0, -1.0, 0.125, 7.0]]> : f16[2, 4]
+  %t = constant dense<[[1.0, 2.0, 3.0, 4.0]]> : f16[1, 4]
+  %y = linear(%x, %w) : f16[1, 2]
+  %i = constant dense<0> : i64[]
+  %row = gather(%t, %i) : f16[4]
+  return %y, %row
+}
+)",
+                       "test");
+  ASSERT_TRUE(bool(m)) << llvm::toString(m.takeError());
+  ExecOptions options;
+  options.widenedConstants = std::make_shared<ExecOptions::WidenedConstants>();
+  Executor executor(*(*m)->functions[0], options);
+  Tensor ones(DType::F32, {1, 4});
+  std::fill_n(ones.data<float>(), 4, 1.0f);
+  auto out = executor.run({ones.cast(DType::F16)});
+  ASSERT_TRUE(bool(out)) << llvm::toString(out.takeError());
+  EXPECT_EQ((*out)[0].asDouble(0), -0.25);
+  EXPECT_EQ((*out)[0].asDouble(1), 9.125);
+  EXPECT_EQ((*out)[1].asDouble(3), 4.0);
+  EXPECT_TRUE(options.widenedConstants->byBytes.empty());
+}
+
 TEST(Executor, SamplesOfRoundingMoveHalfPrecisionByHalfAUnit) {
   auto m = parseModule(R"(
 func @f(%x: f16[seq], %w: f32[seq]) -> (f16[seq], f16[1, seq], f32[seq]) {
