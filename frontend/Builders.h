@@ -143,6 +143,12 @@ void skipLayerNorm(NodeLowering &n);
 void skipRmsNorm(NodeLowering &n);
 void softmaxOp(NodeLowering &n);
 void softmaxFlattened(NodeLowering &n);
+/// x - log(sum(exp(x))) along `axis`.
+Value *logSoftmaxOf(NodeLowering &n, Value *x, int64_t axis);
+
+// Losses.cpp
+void negativeLogLikelihoodLoss(NodeLowering &n);
+void softmaxCrossEntropyLoss(NodeLowering &n);
 
 // Quantize.cpp
 void dequantizeLinear(NodeLowering &n);

@@ -8,6 +8,9 @@
 #include "ir/Function.h"
 
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace gpt2c {
 
@@ -20,6 +23,8 @@ struct ImportOptions {
   /// Of checkpoints: the folder of a LoRA adapter that is merged into the weights; empty: the one
   /// in the checkpoint's own folder, where there is one.
   std::string adapter;
+  /// Of exports: inputs by name all of whose elements are a number, and no inputs any more.
+  std::vector<std::pair<std::string, double>> inputs;
   /// Receives remarks on models that break a rule of ONNX but have one usual reading; by default
   /// they go to stderr.
   std::function<void(const std::string &)> warn;

@@ -246,7 +246,7 @@ llvm::Error Importer::lowerOperator(const onnx::NodeProto &node, const llvm::Str
     return llvm::Error::success();
   }
 
-  if (auto mismatch = schemaMismatch(domain, node))
+  if (auto mismatch = schemaMismatch(domain, node, *opset))
     return invalid(describeNode(node) + " " + *mismatch);
   llvm::SmallVector<Binding, 8> inputs;
   for (const std::string &name : node.input()) {
@@ -378,9 +378,13 @@ llvm::Error Importer::lowerIf(const onnx::NodeProto &node, Scope &scope) {
   }
   auto known = NodeLowering::constants(condition->tensor);
   if (!known || known->size() != 1) {
+    const Value *asked = condition->tensor;
+    while (asked->def() && asked->def()->numOperands() == 1)
+      asked = asked->def()->operand(0);
     reject(node, *opset,
            "the condition is not a constant; where two models were merged into one, export them "
-           "separately",
+           "separately" +
+               (asked->def() ? "" : ", or take one: gpt2c --set-input=" + asked->name + "=1, or 0"),
            scope);
     return llvm::Error::success();
   }

@@ -13,7 +13,8 @@ namespace {
 struct Row {
   const char *domain, *op;
   unsigned inputs;
-  const char *attributes; ///< separated by spaces
+  /// Separated by spaces; "axes:13" is one of the opsets before 13, an input since.
+  const char *attributes;
 };
 
 } // namespace
@@ -29,10 +30,10 @@ static constexpr Row schemas[] = {
     {onnxDomain, "CastLike", 2, "round_mode saturate"},
     {onnxDomain, "Ceil", 1, ""},
     {onnxDomain, "Celu", 1, "alpha"},
-    {onnxDomain, "Clip", 3, "max min"},
+    {onnxDomain, "Clip", 3, "max:11 min:11"},
     {onnxDomain, "Cos", 1, ""},
     {onnxDomain, "Div", 2, ""},
-    {onnxDomain, "Dropout", 3, "ratio seed"},
+    {onnxDomain, "Dropout", 3, "ratio:12 seed"},
     {onnxDomain, "Elu", 1, "alpha"},
     {onnxDomain, "Equal", 2, ""},
     {onnxDomain, "Erf", 1, ""},
@@ -86,18 +87,18 @@ static constexpr Row schemas[] = {
     {onnxDomain, "Expand", 2, ""},
     {onnxDomain, "EyeLike", 1, "dtype k"},
     {onnxDomain, "Flatten", 1, "axis"},
-    {onnxDomain, "Pad", 4, "mode pads value"},
+    {onnxDomain, "Pad", 4, "mode pads:11 value:11"},
     {onnxDomain, "Range", 3, ""},
     {onnxDomain, "Reshape", 2, "allowzero"},
     {onnxDomain, "Shape", 1, "end start"},
     {onnxDomain, "Size", 1, ""},
     {onnxDomain, "Slice", 5, ""},
-    {onnxDomain, "Split", 2, "axis num_outputs split"},
-    {onnxDomain, "Squeeze", 2, "axes"},
+    {onnxDomain, "Split", 2, "axis num_outputs split:13"},
+    {onnxDomain, "Squeeze", 2, "axes:13"},
     {onnxDomain, "Tile", 2, ""},
     {onnxDomain, "Transpose", 1, "perm"},
     {onnxDomain, "Trilu", 2, "upper"},
-    {onnxDomain, "Unsqueeze", 2, "axes"},
+    {onnxDomain, "Unsqueeze", 2, "axes:13"},
     {onnxDomain, "ConcatFromSequence", 1, "axis new_axis"},
     {onnxDomain, "SequenceAt", 2, ""},
     {onnxDomain, "SequenceConstruct", any, ""},
@@ -112,16 +113,16 @@ static constexpr Row schemas[] = {
     {onnxDomain, "GatherND", 2, "batch_dims"},
     {onnxDomain, "NonZero", 1, ""},
     {onnxDomain, "OneHot", 3, "axis"},
-    {onnxDomain, "ReduceL1", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceL2", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceLogSum", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceLogSumExp", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceMax", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceMean", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceMin", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceProd", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceSum", 2, "axes keepdims noop_with_empty_axes"},
-    {onnxDomain, "ReduceSumSquare", 2, "axes keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceL1", 2, "axes:18 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceL2", 2, "axes:18 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceLogSum", 2, "axes:18 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceLogSumExp", 2, "axes:18 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceMax", 2, "axes:18 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceMean", 2, "axes:18 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceMin", 2, "axes:18 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceProd", 2, "axes:18 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceSum", 2, "axes:13 keepdims noop_with_empty_axes"},
+    {onnxDomain, "ReduceSumSquare", 2, "axes:18 keepdims noop_with_empty_axes"},
     {onnxDomain, "ScatterElements", 3, "axis reduction"},
     {onnxDomain, "ScatterND", 3, "reduction"},
     {onnxDomain, "TensorScatter", 3, "axis mode"},
@@ -135,6 +136,8 @@ static constexpr Row schemas[] = {
     {onnxDomain, "LayerNormalization", 3, "axis epsilon stash_type"},
     {onnxDomain, "LogSoftmax", 1, "axis"},
     {onnxDomain, "LpNormalization", 1, "axis p"},
+    {onnxDomain, "NegativeLogLikelihoodLoss", 3, "ignore_index reduction"},
+    {onnxDomain, "SoftmaxCrossEntropyLoss", 3, "ignore_index reduction"},
     {onnxDomain, "MatMul", 2, ""},
     {onnxDomain, "RMSNormalization", 2, "axis epsilon stash_type"},
     {onnxDomain, "RotaryEmbedding", 4, "interleaved num_heads rotary_embedding_dim"},
@@ -190,7 +193,8 @@ static const Row *findRow(llvm::StringRef domain, llvm::StringRef op) {
   return index->lookup((domain + "." + op).str());
 }
 
-std::optional<std::string> schemaMismatch(llvm::StringRef domain, const onnx::NodeProto &node) {
+std::optional<std::string> schemaMismatch(llvm::StringRef domain, const onnx::NodeProto &node,
+                                          int64_t opset) {
   const Row *row = findRow(domain, node.op_type());
   if (!row)
     return std::nullopt;
@@ -199,8 +203,19 @@ std::optional<std::string> schemaMismatch(llvm::StringRef domain, const onnx::No
            std::to_string(row->inputs);
   llvm::SmallVector<llvm::StringRef> known;
   llvm::StringRef(row->attributes).split(known, ' ', -1, false);
+  llvm::StringMap<int64_t> ends;
+  for (llvm::StringRef &name : known) {
+    auto [plain, end] = name.split(':');
+    int64_t since = 0;
+    if (!end.getAsInteger(10, since))
+      ends[plain] = since;
+    name = plain;
+  }
   for (const onnx::AttributeProto &a : node.attribute())
-    if (!llvm::is_contained(known, llvm::StringRef(a.name())))
+    if (auto end = ends.find(a.name()); end != ends.end() && opset >= end->second)
+      return "has an attribute '" + a.name() + "', which is an input since opset " +
+             std::to_string(end->second) + "; the model's is " + std::to_string(opset);
+    else if (!llvm::is_contained(known, llvm::StringRef(a.name())))
       return "has an attribute '" + a.name() + "', which its operator does not have" +
              (known.empty() ? "" : " (it has " + llvm::join(known, ", ") + ")");
   return std::nullopt;

@@ -147,11 +147,13 @@ static const OpRow rows[] = {
     {onnxDomain, "LogSoftmax", 13, logSoftmax},
     {onnxDomain, "LpNormalization", 1, lpNormalization},
     {onnxDomain, "MatMul", 1, direct<OpCode::MatMul>},
+    {onnxDomain, "NegativeLogLikelihoodLoss", 12, negativeLogLikelihoodLoss},
     {onnxDomain, "RMSNormalization", 23, rmsNorm},
     {onnxDomain, "RotaryEmbedding", 23, rotaryEmbedding},
     {onnxDomain, "SimplifiedLayerNormalization", 1, rmsNorm},
     {onnxDomain, "Softmax", 1, softmaxFlattened},
     {onnxDomain, "Softmax", 13, softmaxOp},
+    {onnxDomain, "SoftmaxCrossEntropyLoss", 12, softmaxCrossEntropyLoss},
 
     // Quantisation
     {onnxDomain, "DequantizeLinear", 10, dequantizeLinear},

@@ -85,6 +85,32 @@ std::optional<WholeMask> wholeMask(const Module &m) {
   return std::nullopt;
 }
 
+constexpr llvm::StringRef givenKey = "given_input";
+constexpr llvm::StringRef givenKinds[] = {"one", "past", "positions"};
+
+llvm::StringRef describe(const GivenInput &input) {
+  constexpr llvm::StringRef texts[] = {"1", "the number of tokens before", "positions that count"};
+  return texts[size_t(input.kind)];
+}
+
+/// "kind:name"
+void setGivenInputs(Module &m, llvm::ArrayRef<GivenInput> inputs) {
+  for (const GivenInput &input : inputs)
+    m.properties.emplace_back(givenKey.str(),
+                              (givenKinds[size_t(input.kind)] + ":" + input.name).str());
+}
+
+std::vector<GivenInput> givenInputsOf(const Module &m) {
+  std::vector<GivenInput> inputs;
+  for (auto &[key, value] : m.properties) {
+    auto [kind, name] = llvm::StringRef(value).split(':');
+    for (auto [i, known] : llvm::enumerate(givenKinds))
+      if (key == givenKey && kind == known)
+        inputs.push_back({name.str(), GivenInput::Kind(i)});
+  }
+  return inputs;
+}
+
 constexpr llvm::StringRef precisionKey = "exported_precision";
 
 void setExportedPrecision(Module &m, DType precision) {

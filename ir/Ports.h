@@ -43,6 +43,21 @@ struct WholeMask {
 void setWholeMask(Module &m, const WholeMask &mask);
 std::optional<WholeMask> wholeMask(const Module &m);
 
+/// An input of one number, or of one for each new token, whose value text is generated with.
+struct GivenInput {
+  enum class Kind : uint8_t {
+    One,       ///< 1
+    Past,      ///< how many tokens came before
+    Positions, ///< where each new token stands
+  };
+  std::string name;
+  Kind kind = Kind::One;
+};
+/// As messages name it: "1".
+llvm::StringRef describe(const GivenInput &input);
+void setGivenInputs(Module &m, llvm::ArrayRef<GivenInput> inputs);
+std::vector<GivenInput> givenInputsOf(const Module &m);
+
 /// The narrowest of f32, f16 and bf16 that values of the exported graph have.
 void setExportedPrecision(Module &m, DType precision);
 DType exportedPrecision(const Module &m);

@@ -6,6 +6,7 @@
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 
 #include <algorithm>
 #include <cmath>
@@ -87,6 +88,7 @@ llvm::Expected<ExportedGraph> ExportedGraph::of(const Function &function, const 
   g.inputs_ = std::move(*inputs);
   g.outputs_ = std::move(*outputs);
   g.mask_ = wholeMask(ports);
+  g.given_ = givenInputsOf(ports);
   auto known = [&](const ExportedPort &p) { return function.argument(p.name) != nullptr; };
   if (g.outputs_.size() != function.returned().size() || !llvm::all_of(g.inputs_, known))
     return makeError(ExitCode::Quality,
@@ -205,12 +207,25 @@ bool ExportedGraph::hasUnknownPast() const {
   return false;
 }
 
+/// Whether a size is a symbol that no input has.
+bool ExportedGraph::countsNothingGiven(const Dim &size) const {
+  auto symbol = size.asSymbol();
+  auto uses = [&](unsigned i) {
+    return llvm::any_of(function_->argument(i)->type.shape,
+                        [&](const Dim &d) { return d.uses(*symbol); });
+  };
+  return symbol && llvm::none_of(llvm::seq(function_->numArguments()), uses);
+}
+
 bool ExportedGraph::hasRows() const {
   int logits = this->logits();
   const Value *ids = argument("ids");
   if (logits < 0 || !ids || ids->type.rank() != 2)
     return false;
   const Type &type = function_->returned()[logits]->type;
+  // As many rows as an input asks for, which is one.
+  if (!given_.empty() && type.rank() == 3 && countsNothingGiven(type.shape[1]))
+    return false;
   return type.rank() == 3 && (fixedLength() == 1 || type.shape[1] != Dim(1));
 }
 
@@ -239,8 +254,10 @@ static Tensor table(llvm::ArrayRef<int64_t> shape,
 static Tensor causalMask(llvm::ArrayRef<int64_t> shape, int64_t before, const WholeMask &mask) {
   Tensor out(DType::F64, shape);
   const int64_t keys = shape.back(), queries = shape[shape.size() - 2];
+  const bool forAll = shape.size() > 2 && queries == 1; // of whom the last sees all
   for (int64_t i = 0; i < out.count(); ++i)
-    out.data<double>()[i] = i % keys <= before + i / keys % queries ? mask.keep : mask.hide;
+    out.data<double>()[i] =
+        forAll || i % keys <= before + i / keys % queries ? mask.keep : mask.hide;
   return out;
 }
 
@@ -291,10 +308,22 @@ llvm::Expected<Tensor> ExportedGraph::argument(const Value &a, const ExportedPor
     const int64_t keys = shape.back();
     return causalMask(shape, keys - tokens, *mask_).cast(dtype);
   }
+  for (const GivenInput &given : given_)
+    if (given.name == a.name) {
+      Tensor out(DType::I64, shapeOf(a.type, symbols, tokens));
+      for (int64_t i = 0; i < out.count(); ++i)
+        out.data<int64_t>()[i] = given.kind == GivenInput::Kind::One    ? 1
+                                 : given.kind == GivenInput::Kind::Past ? before
+                                                                        : before + i;
+      return out.cast(dtype);
+    }
   // Types of tokens are zeros unless given, and @prefill and @decode have no other.
   if (port && port->port == "token_type_ids")
     return Tensor::zeros(dtype, shapeOf(a.type, symbols, tokens));
-  auto shape = shapeOf(a.type, symbols, mayBePast(a, port) ? before : std::max<int64_t>(tokens, 2));
+  // A vector of whole numbers is one for each token.
+  const int64_t size =
+      a.type.rank() == 1 && isInteger(dtype) ? tokens : std::max<int64_t>(tokens, 2);
+  auto shape = shapeOf(a.type, symbols, mayBePast(a, port) ? before : size);
   int64_t elements = 1;
   for (int64_t d : shape)
     if (d < 0 || __builtin_mul_overflow(elements, d, &elements) || elements > (int64_t(1) << 28))

@@ -98,6 +98,7 @@ public:
 private:
   void learnSymbols(const Module &plan);
   int64_t fixed(unsigned axis) const;
+  bool countsNothingGiven(const Dim &size) const;
   const ExportedPort *port(const Value &argument) const;
   llvm::Expected<Tensor> argument(const Value &a, const ExportedPort *port, const GraphCall &call,
                                   SymbolMap &symbols, unsigned &past) const;
@@ -106,6 +107,7 @@ private:
   std::vector<ExportedPort> inputs_, outputs_;
   int64_t vocabulary_ = 0, positions_ = 0;
   std::optional<WholeMask> mask_;
+  std::vector<GivenInput> given_;
   SymbolMap known_; ///< sizes that every call has
   bool half_ = false;
   std::shared_ptr<const Function> rounded_;

@@ -169,7 +169,7 @@ void fastGelu(NodeLowering &n) {
 // Softmax. Before opset 13 it saw a matrix: the axes from `axis` on were one row. On the last axis
 // both are the same.
 
-static Value *logSoftmaxOf(NodeLowering &n, Value *x, int64_t axis) {
+Value *logSoftmaxOf(NodeLowering &n, Value *x, int64_t axis) {
   Value *shifted = n.sub(x, n.reduce(OpCode::ReduceMax, x, {axis}, true));
   Value *sum = n.reduce(OpCode::ReduceSum, n.emit(OpCode::Exp, {shifted}), {axis}, true);
   return n.sub(shifted, n.emit(OpCode::Log, {sum}));

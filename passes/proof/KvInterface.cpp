@@ -240,7 +240,8 @@ std::optional<Obstacle> kvObstacle(Function &f, KvInterface &io, int64_t maxCont
   }
   for (auto [i, p] : llvm::enumerate(io.inputs))
     if (p.role == "plain" && p.port.empty() && !f.argument(i)->uses().empty())
-      return Obstacle{"the meaning of input '" + p.name + "' is not known"};
+      return Obstacle{"the meaning of input '" + p.name + "' is not known (gpt2c --set-input=" +
+                      p.name + "=1 sets one of fixed size for good)"};
   if (auto tokens = io.ids->type.shape[1].asSymbol()) {
     constexpr int64_t any = DimRange().hi;
     const int64_t most = std::min(f.bounds().of(*tokens).hi, io.positions ? io.positions : any);

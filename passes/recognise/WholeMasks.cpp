@@ -1,5 +1,6 @@
 // whole-masks: some graphs are given their mask whole, an element for each query and key,
-// [.., seq, keys]. A KV state has a causal one. So such a graph gets a second function,
+// [.., seq, keys], or one for all queries, [.., 1, keys], beside a causal one of their own. A KV
+// state has a causal one, of all keys. So such a graph gets a second function,
 // @generation, in which
 //   mask[.., i, j] = keep where j <= keys - seq + i, else hide
 // Which two numbers these are follows from what the graph makes of them: added to scores 0 and at
@@ -71,15 +72,21 @@ static const Value *scoresOf(const Meeting &m) {
   return m.op->operand(constantOp(m.op->operand(A)) ? B : A);
 }
 
+/// [.., 1, keys] of rank 3 and 4: which keys a sequence has, beside a mask that the graph makes.
+static bool isForAllQueries(llvm::ArrayRef<Dim> shape) {
+  return shape.size() >= 3 && shape[shape.size() - 2] == Dim(1);
+}
+
 /// Numbers for each query and key that are not called a mask may be anything that is added.
 static bool isWholeMask(const Value &a, const KvInterface &io) {
   const Dim &seq = io.ids->type.shape[1];
   const unsigned rank = unsigned(a.type.rank());
   const bool isMask =
       a.type.dtype == DType::Bool || llvm::StringRef(a.name).contains_insensitive("mask");
-  return isMask && rank >= 2 && rank <= 4 && &a != io.ids && &a != io.positionIds &&
-         seq.asSymbol() && a.type.shape[rank - 2] == seq && !a.type.shape.back().isConstant() &&
-         !a.uses().empty();
+  if (!isMask || rank < 2 || rank > 4 || &a == io.ids || &a == io.positionIds || !seq.asSymbol() ||
+      a.type.shape.back().isConstant() || a.uses().empty())
+    return false;
+  return a.type.shape[rank - 2] == seq || isForAllQueries(a.type.shape);
 }
 
 static std::optional<MaskInput> maskInput(Function &f, const KvInterface &io) {
@@ -160,7 +167,8 @@ static std::optional<std::pair<double, double>> numbersOf(const Function &f,
   return std::nullopt;
 }
 
-/// The mask of @generation becomes a causal one, and is no argument any more.
+/// The mask of @generation becomes a causal one, or keeps every key where it is for all queries; it
+/// is no argument any more.
 static llvm::Error fillMask(Function &f, const MaskInput &mask, double keep, double hide) {
   Value *argument = mask.argument;
   if (auto symbol = argument->type.shape.back().asSymbol(); symbol && !mask.keys.uses(*symbol)) {
@@ -180,13 +188,15 @@ static llvm::Error fillMask(Function &f, const MaskInput &mask, double keep, dou
        key = numbers(Dim(0), keys, {Dim(1), keys});
   if (!query || !key)
     return llvm::joinErrors(query.takeError(), key.takeError());
-  auto sees = b.value(OpCode::LessEqual, {*key, *query});
-  if (!sees)
-    return sees.takeError();
   auto number = [&](double v) {
     return b.constant(Tensor::scalar<double>(v).cast(argument->type.dtype));
   };
-  auto chosen = b.value(OpCode::Where, {*sees, number(keep), number(hide)});
+  auto chosen = [&]() -> llvm::Expected<Value *> {
+    if (isForAllQueries(shape))
+      return number(keep);
+    auto sees = b.value(OpCode::LessEqual, {*key, *query});
+    return sees ? b.value(OpCode::Where, {*sees, number(keep), number(hide)}) : std::move(sees);
+  }();
   if (!chosen)
     return chosen.takeError();
   auto whole = b.value(OpCode::Expand, {*chosen}, {{"shape", Dims(shape.begin(), shape.end())}});
@@ -199,9 +209,10 @@ static llvm::Error fillMask(Function &f, const MaskInput &mask, double keep, dou
 
 llvm::Error wholeMasks(PassContext &ctx) {
   Module &m = ctx.module();
-  if (m.functions.size() != 1 || m.function(functions::forward))
+  Function *generation = m.function(functions::generation);
+  if (m.functions.size() != (generation ? 2 : 1) || m.function(functions::forward))
     return llvm::Error::success();
-  Function &exported = *m.functions.front();
+  Function &exported = generation ? *generation : *m.functions.front();
   KvInterface io;
   findIndexInputs(exported, io);
   if (!io.ids)
@@ -218,9 +229,14 @@ llvm::Error wholeMasks(PassContext &ctx) {
     return llvm::Error::success();
   }
   setWholeMask(m, {mask->argument->name, numbers->first, numbers->second});
-  ctx.note("text is generated under a causal mask in the place of the input '" +
-           mask->argument->name + "'")
+  ctx.note("text is generated " +
+           llvm::StringRef(isForAllQueries(mask->argument->type.shape)
+                               ? "with every key of a sequence"
+                               : "under a causal mask") +
+           " in the place of the input '" + mask->argument->name + "'")
       .of("ports");
+  if (generation)
+    llvm::erase_if(m.functions, [&](auto &f) { return f.get() == generation; });
   m.functions.push_back(std::move(owned));
   return llvm::Error::success();
 }

@@ -814,6 +814,15 @@ case("tensorscatter_begin", "TensorScatter", [CACHE, NEWS], 24, dims={"x1": [2, 
 case("tensorscatter_circular", "TensorScatter", [CACHE, NEWS, ints(5, 2)], 24, mode="circular")
 case("tensorscatter_rows", "TensorScatter", [rand(2, 5, 3), rand(2, 1, 3), ints(4, 0)], 24, axis=1)
 
+# Losses beside logits
+LABELS, WEIGHTS = np.array([2, 0, -1, 1], I64), np.array([0.5, 2, 1], F)
+for name, attrs, inputs in [("mean", {}, [rand(4, 3), np.abs(LABELS)]), ("weights", {}, [rand(4, 3), np.abs(LABELS), WEIGHTS]),
+                            ("ignored", {"ignore_index": -1}, [rand(4, 3), LABELS, WEIGHTS]),
+                            ("sum", {"reduction": "sum", "ignore_index": -1}, [rand(4, 3), LABELS]),
+                            ("none", {"reduction": "none"}, [rand(4, 3, 2), np.abs(LABELS)[:, None].repeat(2, 1)])]:
+    case("loss_" + name, "SoftmaxCrossEntropyLoss", inputs, 13, outputs=2, **attrs)
+    case("nll_" + name, "NegativeLogLikelihoodLoss", inputs, 13, **attrs)
+
 
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)

@@ -163,6 +163,52 @@ def inverted(g, scores, mask):
     return g("Add", scores, g("Unsqueeze", hidden, g.integer([1])))
 
 
+def hidden_keys(g, scores, mask):
+    """A causal mask of the graph's own, and keys that the caller hides."""
+    count = g("Gather", g("Shape", scores), g.integer(2))
+    place = g("Range", g.integer(0), count, g.integer(1))
+    sees = g("LessOrEqual", g("Unsqueeze", place, g.integer([0])),
+             g("Unsqueeze", place, g.integer([1])))
+    return g("Add", g("Where", sees, scores, g.constant(-1e9)), mask)
+
+
+def kept(name, shape):
+    """The last tokens' logits alone, as many as an input says."""
+    def logits(g, y):
+        g.inputs.append((name, shape))
+        first = g("Reshape", g("Neg", name), g.integer([1]))
+        return g("Slice", y, first, g.integer([2**62]), g.integer([1]))
+    return logits
+
+
+def tempered(g, y):
+    g.inputs.append(("temperature", [1], TensorProto.FLOAT))
+    return g("Div", y, "temperature")
+
+
+def behind(g, count):
+    g.inputs.append(("past_length", [1]))
+    return g("Add", count, "past_length")
+
+
+def with_loss(g, y):
+    g.inputs.append(("labels", ["batch", "seq"]))
+    scores = g("Reshape", y, g.integer([-1, TOKENS]))
+    labels = g("Reshape", "labels", g.integer([-1]))
+    g.output("loss", g("SoftmaxCrossEntropyLoss", scores, labels, ignore_index=-100))
+    return y
+
+
+def cached_positions(g, count):
+    g.inputs.append(("cache_position", ["new"]))
+    return "cache_position"
+
+
+def given_powers(g, y):
+    """Probabilities by their logarithms."""
+    return g("Exp", g("LogSoftmax", y, axis=-1))
+
+
 SWAPPED = list(range(11)) + [12, 11] + list(range(13, CONTEXT))
 CASES = {
     "plain": {},
@@ -194,6 +240,14 @@ CASES = {
     "mask-chosen": dict(mask=whole_mask(
         TensorProto.BOOL, lambda g, s, m: g("Where", m, s, g.constant(-1e9)))),
     "mask-inverted": dict(mask=whole_mask(TensorProto.FLOAT, inverted, ("batch", "seq", "keys"))),
+    "mask-of-keys": dict(mask=whole_mask(TensorProto.FLOAT, hidden_keys, ("batch", 1, 1, "seq"))),
+    "logits-to-keep": dict(logits=kept("num_logits_to_keep", [1])),
+    "logits-to-keep-scalar": dict(logits=kept("logits_to_keep", [])),
+    "temperature": dict(logits=tempered),
+    "past-length": dict(positions=behind),
+    "cache-position": dict(positions=cached_positions),
+    "loss-beside": dict(logits=with_loss),
+    "probabilities-by-logarithms": dict(logits=given_powers),
 }
 
 
@@ -217,15 +271,29 @@ def save(folder, g):
         def value(name):
             if name == "position_ids":
                 return np.broadcast_to(np.arange(ids.shape[1]), ids.shape).astype(np.int64)
+            if name == "cache_position":
+                return np.arange(ids.shape[1])
             return types if name == "token_type_ids" else ids
 
+        def number(name, shape, kind=TensorProto.INT64):
+            given = {"temperature": 0.7, "past_length": 0}.get(name, 3)
+            if len(ids) == 1 and not types.any():  # for greedy tokens
+                given = {"past_length": 0}.get(name, 1)
+            return np.full(shape, given, helper.tensor_dtype_to_np_dtype(kind))
+
         def mask(shape, kind):
+            if shape[-2] == 1:
+                return np.zeros((len(ids), 1, 1, ids.shape[1]), np.float32)
             seen = np.tri(ids.shape[1], dtype=bool)
             if kind != TensorProto.BOOL:
                 added = shape[1] == 1  # to scores, as most have it
                 seen = np.where(seen, *((0, -3e38) if added else (1, 0))).astype(np.float32)
             return np.broadcast_to(seen, (1,) * (len(shape) - 2) + seen.shape)
-        return {name: mask(*more) if len(more) > 1 else value(name) for name, *more in g.inputs}
+        def given(name, shape, *kind):
+            if all(size == 1 for size in shape):
+                return number(name, shape, *kind)
+            return mask(shape, *kind) if kind else value(name)
+        return {name: given(name, *more) for name, *more in g.inputs}
 
     random = np.random.default_rng(3)
     most = len(g.weights["token_table"])

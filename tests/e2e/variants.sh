@@ -24,8 +24,10 @@ check() {
       >report.txt 2>remarks.txt || { fail "compile $model $flags: $(cat remarks.txt)"; continue; }
     gpt2c-run model.plan --device=cpu --test-data="$models/$model/test_data_set_0" \
       >out.txt 2>&1 || fail "test data of $model $flags: $(cat out.txt)"
-    # Whole, the graph has no causal mask of its own.
-    case $flags$model in *-O0mask-*) continue ;; esac
+    # Whole, the graph has no causal mask of its own, and inputs of all kinds.
+    case $flags$model in
+    *-O0mask-* | *-O0logits-to-* | *-O0temp* | *-O0past-* | *-O0cache-* | *-O0loss-*) continue ;;
+    esac
     [ "$(generate --ids=3,1,4,1,5)" = "$(cat "$models/$model/greedy.txt")" ] ||
       fail "greedy tokens of $model $flags: $(cat out.txt)"
     if [ -z "$flags" ] && [ -n "$remark" ]; then
@@ -64,6 +66,14 @@ check last-logits-matrix kv ""
 check mask-added kv "under a causal mask in the place of the input 'attention_mask'"
 check mask-chosen kv "under a causal mask in the place of the input 'attention_mask'"
 check mask-inverted kv "under a causal mask in the place of the input 'attention_mask'"
+check mask-of-keys kv "with every key of a sequence in the place of the input 'attention_mask'"
+check logits-to-keep kv "text is generated with 1 for the input 'num_logits_to_keep'"
+check logits-to-keep-scalar kv "text is generated with 1 for the input 'logits_to_keep'"
+check temperature kv "text is generated with 1 for the input 'temperature'"
+check past-length kv "with the number of tokens before for the input 'past_length'"
+check cache-position kv "with positions that count for the input 'cache_position'"
+check loss-beside kv "the output 'loss' reads inputs that logits do not"
+check probabilities-by-logarithms kv "the output 'logits' holds probabilities"
 check batch-of-one kv "the export has a batch of 1"
 
 # What takes one sequence takes two one after the other.

@@ -112,6 +112,11 @@ static cl::opt<bool> batchInvariant(
              "pieces its prompt is computed: one order of sums for all numbers of rows. On a GPU "
              "such a plan runs in the engine alone"),
     category());
+static cl::list<std::string>
+    setInput("set-input", cl::CommaSeparated,
+             cl::desc("Sets an input of an export, of fixed size, for good: each of its elements "
+                      "is that number. A merged decoder's branch, a temperature"),
+             cl::value_desc("NAME=NUMBER"), category());
 static cl::opt<bool> outputHiddenStates(
     "output-hidden",
     cl::desc("Give the hidden states of each token behind the last layer in the place of logits: "
@@ -224,6 +229,20 @@ static llvm::Expected<std::optional<std::vector<int32_t>>> eosFlag() {
   return std::optional(std::vector<int32_t>(ids->begin(), ids->end()));
 }
 
+/// The inputs of --set-input with their numbers.
+static llvm::Expected<std::vector<std::pair<std::string, double>>> inputsFlag() {
+  std::vector<std::pair<std::string, double>> inputs;
+  for (llvm::StringRef text : setInput) {
+    auto [name, number] = text.rsplit('=');
+    double value = 0;
+    if (name.empty() || name == text || number.getAsDouble(value))
+      return makeError(ExitCode::Usage,
+                       "--set-input: '" + text + "' is no NAME=NUMBER, as temperature=1");
+    inputs.emplace_back(name.str(), value);
+  }
+  return inputs;
+}
+
 static llvm::Error checkFiles() {
   const std::string folder = tokenizerPath.empty() ? folderOf(modelPath) : tokenizerPath;
   std::vector<std::string> read;
@@ -318,6 +337,8 @@ static std::vector<std::string> recordedFlags(const CompileFlags &f) {
     flags.push_back("--fp32-math=ffma");
   if (f.passes.level != PassOptions().level)
     flags.push_back("-O" + std::to_string(f.passes.level));
+  for (const std::string &input : setInput)
+    flags.push_back("--set-input=" + input);
   for (const std::string &pass : f.pipeline.disabled)
     flags.push_back("--disable-pass=" + pass);
   if (f.verify != VerifyMode::Fast)
@@ -383,6 +404,9 @@ llvm::Expected<CompileFlags> compileFlags() {
   auto eos = eosFlag();
   if (!eos)
     return eos.takeError();
+  auto inputs = inputsFlag();
+  if (!inputs)
+    return inputs.takeError();
   CompileFlags f{.model = modelPath,
                  .output = outputPath,
                  .adapter = adapterPath,
@@ -390,6 +414,7 @@ llvm::Expected<CompileFlags> compileFlags() {
                  .report = reportPath,
                  .tuning = tuningPath,
                  .eos = std::move(*eos),
+                 .inputs = std::move(*inputs),
                  .outputHidden = outputHiddenStates,
                  .tune = tuneKernels,
                  .verbose = verbose,

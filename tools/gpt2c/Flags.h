@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpt2c {
@@ -19,7 +20,9 @@ struct CompileFlags {
   std::string report;                      ///< the HTML page; "": none
   std::string tuning;                      ///< the table of --tuning-file; "": none
   std::optional<std::vector<int32_t>> eos; ///< of --eos; none: the files say what ends an answer
-  bool outputHidden = false;               ///< in the place of logits
+  /// Of --set-input: each element of an export's input.
+  std::vector<std::pair<std::string, double>> inputs;
+  bool outputHidden = false; ///< in the place of logits
   bool tune = false, verbose = false;
   bool precisionGiven = false;
   int64_t maxContext = 0; ///< 0: the model's

@@ -119,6 +119,7 @@ llvm::Error Compilation::readModel() {
   import.externalFile = checkWeightFile;
   import.precision = flags_.passes.precision;
   import.adapter = flags_.adapter;
+  import.inputs = flags_.inputs;
   auto module = importModel(flags_.model, import);
   if (!module)
     return module.takeError();

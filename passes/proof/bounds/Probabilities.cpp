@@ -16,12 +16,21 @@ static bool isRowSum(const Value *v, const Value *x) {
   return axes.size() == 1 && isLast(axes[0], *x);
 }
 
-/// exp(x) / sum(exp(x)): x; null where `v` is something else.
+/// exp(x) / sum(exp(x)), or the same by logarithms: x; null where `v` is something else.
 static Value *spelledSoftmax(const Op &op) {
   auto of = [](Value *powers, const Value *sum) -> Value * {
     const Op *exp = powers->def();
     return exp && exp->is(OpCode::Exp) && isRowSum(sum, powers) ? exp->operand(0) : nullptr;
   };
+  // exp(x - log(sum(exp(x))))
+  if (op.is(OpCode::Exp)) {
+    const Op *less = op.operand(0)->def();
+    const Op *log = less && less->is(OpCode::Sub) ? less->operand(1)->def() : nullptr;
+    Value *x = log && log->is(OpCode::Log) ? less->operand(0) : nullptr;
+    const Op *sum = x ? log->operand(0)->def() : nullptr;
+    const Value *powers = sum && sum->is(OpCode::ReduceSum) ? sum->operand(0) : nullptr;
+    return powers && of(const_cast<Value *>(powers), log->operand(0)) == x ? x : nullptr;
+  }
   if (op.is(OpCode::Div))
     return of(op.operand(0), op.operand(1));
   if (!op.is(OpCode::Mul))

@@ -205,7 +205,9 @@ TEST(ImportErrors, UnsupportedFormsOfSupportedOperators) {
   condition.input("c", {}, onnx::TensorProto::BOOL);
   condition.node("If", {"c"}, {"y"}, "branch");
   condition.output("y");
-  expectFailure(condition, ExitCode::Unsupported, {"If (opset 13)", "condition is not a constant"});
+  expectFailure(condition, ExitCode::Unsupported,
+                {"If (opset 13)", "condition is not a constant", "export them separately",
+                 "--set-input=c=1"});
 }
 
 TEST(ImportErrors, ConvolutionsThatAreNoProducts) {
@@ -389,6 +391,17 @@ TEST(ImportErrors, WhatAnOperatorDoesNotHave) {
   OnnxGraph unknown = oneNode("Abs");
   setFloat(*unknown.graph().mutable_node(0), "softcap", 3);
   expectFailure(unknown, ExitCode::InvalidModel, {"'the_node'", "Abs", "'softcap'"});
+
+  // What was an attribute once would be lost in silence.
+  OnnxGraph mean(18);
+  mean.input("x", {2, 3});
+  auto &axes = *mean.node("ReduceMean", {"x"}, {"y"}, "mean").add_attribute();
+  axes.set_name("axes");
+  axes.set_type(onnx::AttributeProto::INTS);
+  axes.add_ints(-1);
+  mean.output("y");
+  expectFailure(mean, ExitCode::InvalidModel,
+                {"'mean'", "'axes'", "an input since opset 18", "the model's is 18"});
 
   OnnxGraph contrib(17);
   contrib.import("com.microsoft", 1);

@@ -48,6 +48,39 @@ TEST(Import, ArgumentsAreTheInputsThatAreNoInitializers) {
   EXPECT_EQ(f.returned()[1], f.argument(0));
 }
 
+TEST(Import, InputsThatAreSetChooseBranches) {
+  OnnxGraph g;
+  g.input("x", {2, 3});
+  g.input("first", {1}, onnx::TensorProto::BOOL);
+  g.input("open", {-1});
+  auto &branch = g.node("If", {"first"}, {"y"}, "branch");
+  for (const char *name : {"then_branch", "else_branch"}) {
+    auto &a = *branch.add_attribute();
+    a.set_name(name);
+    a.set_type(onnx::AttributeProto::GRAPH);
+    auto &n = *a.mutable_g()->add_node();
+    n.set_op_type(name == std::string("then_branch") ? "Neg" : "Abs");
+    n.add_input("x");
+    n.add_output(name);
+    a.mutable_g()->add_output()->set_name(name);
+  }
+  g.output("y");
+  ImportOptions options;
+  for (auto [number, op] : {std::pair(1.0, OpCode::Neg), {0.0, OpCode::Abs}}) {
+    options.inputs = {{"first", number}};
+    auto m = import(g, options);
+    Function &f = *m->function("main");
+    EXPECT_EQ(f.numArguments(), 2u);
+    EXPECT_TRUE(f.returned()[0]->def()->is(op));
+  }
+  for (auto [name, why] : {std::pair("third", "no such input"), {"open", "its size is open"}}) {
+    options.inputs = {{name, 1}};
+    auto refused = importOnnxBytes(g.bytes(), "test.onnx", options);
+    ASSERT_FALSE(bool(refused));
+    EXPECT_NE(llvm::toString(refused.takeError()).find(why), std::string::npos);
+  }
+}
+
 TEST(Import, DimensionNamesBecomeSymbols) {
   OnnxGraph g;
   g.input("x", {-1, -1, -1, -1});

@@ -28,7 +28,7 @@ TEST(Pipeline, StagesConsistOfPassesAndUseThemAll) {
 TEST(Pipeline, EveryPassHasATestOfItsName) {
   std::vector<std::string> tests;
   std::error_code error;
-  for (llvm::sys::fs::directory_iterator it(source + "/tests/lit/passes", error), end;
+  for (llvm::sys::fs::recursive_directory_iterator it(source + "/tests/lit/passes", error), end;
        it != end && !error; it.increment(error))
     tests.push_back(llvm::StringRef(it->path()).rsplit('/').second.str());
   ASSERT_FALSE(error) << error.message();
