@@ -1,5 +1,7 @@
 #include "schedule/DecodeForm.h"
 
+#include "schedule/cost/StepCost.h"
+
 namespace gpt2c {
 
 DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, int64_t rows,
@@ -38,6 +40,18 @@ StepWish DecodeForms::of(int64_t rows) const {
           .stages = areAsked() || (rows <= fasterRows && weights_.bytesOfLayer <= fasterBytes)};
 }
 
+bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,
+                    llvm::ArrayRef<const DecodeKernel *> kernels) {
+  if (llvm::any_of(kernels, [&](const DecodeKernel *k) { return k->refusal(step).empty(); }))
+    return false;
+  const DecodeKernel *taken = leaderOf(kernels, floats, floats);
+  if (!taken)
+    return false;
+  const std::optional<double> takes = taken->candidates(floats).front().microseconds;
+  return step.asked || !takes || !step.shape ||
+         *takes <= graphStepMicroseconds(*step.shape, step.rows);
+}
+
 /// Why each kernel does not run the step.
 static std::string refusals(const DecodeProblem &p, llvm::ArrayRef<const DecodeKernel *> kernels) {
   std::string out;
@@ -48,10 +62,17 @@ static std::string refusals(const DecodeProblem &p, llvm::ArrayRef<const DecodeK
   return out;
 }
 
-void printDecodeSteps(Function &decode, const DecodeForms &forms, int64_t maxBatch,
-                      const Target &target, llvm::ArrayRef<const DecodeKernel *> kernels,
-                      llvm::raw_ostream &os) {
+void printDecodeSteps(Function &decode, Function *widened, const DecodeForms &forms,
+                      int64_t maxBatch, const Target &target,
+                      llvm::ArrayRef<const DecodeKernel *> kernels, llvm::raw_ostream &os) {
   auto shape = readDecoder(decode);
+  std::optional<DecoderShape> wide;
+  if (widened) {
+    if (auto read = readDecoder(*widened))
+      wide = std::move(*read);
+    else
+      llvm::consumeError(read.takeError());
+  }
   os << "@decode: "
      << (shape ? describe(*shape) : "no chain of layers: " + llvm::toString(shape.takeError()))
      << "\n";
@@ -68,8 +89,15 @@ void printDecodeSteps(Function &decode, const DecodeForms &forms, int64_t maxBat
         decodeProblem(decode, shape ? &*shape : nullptr, rows, nullptr, target, forms.of(rows));
     os << "@generate of up to " << rows << (rows == 1 ? " sequence: " : " sequences: ");
     const DecodeKernel *taken = leaderOf(kernels, p, p);
-    os << (taken ? taken->candidates(p).front().name : "launches of @decode" + refusals(p, kernels))
-       << "\n";
+    std::string name =
+        taken ? taken->candidates(p).front().name : "launches of @decode" + refusals(p, kernels);
+    if (!taken && wide) {
+      const DecodeProblem floats =
+          decodeProblem(*widened, &*wide, rows, nullptr, target, forms.of(rows));
+      if (isStepOfFloats(p, floats, kernels) && (taken = leaderOf(kernels, floats, floats)))
+        name = taken->candidates(floats).front().name + " of @" + widened->name();
+    }
+    os << name << "\n";
     if (!taken)
       return;
     clusters = taken->name() != "decode_stages";

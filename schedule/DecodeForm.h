@@ -63,6 +63,11 @@ using DecodeCandidate = Candidate<DecodeProblem, DecodeLaunch>;
 DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, int64_t rows,
                             const Function *extend, const Target &target, StepWish wish);
 
+/// Whether a step of int8 weights, which no kernel can run, is one with the floats that these stand
+/// for: `floats` is that step, and takes no longer than launches of `step`.
+bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,
+                    llvm::ArrayRef<const DecodeKernel *> kernels);
+
 /// The most sequences of each version of the persistent step.
 constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
 
@@ -93,9 +98,10 @@ private:
 };
 
 /// What decoder @decode is, and in which form each version of its persistent step runs, or why none
-/// does: a line each.
-void printDecodeSteps(Function &decode, const DecodeForms &forms, int64_t maxBatch,
-                      const Target &target, llvm::ArrayRef<const DecodeKernel *> kernels,
-                      llvm::raw_ostream &os);
+/// does: a line each. `widened`: its form with the floats that int8 weights stand for, which is
+/// asked where @decode has none; or null.
+void printDecodeSteps(Function &decode, Function *widened, const DecodeForms &forms,
+                      int64_t maxBatch, const Target &target,
+                      llvm::ArrayRef<const DecodeKernel *> kernels, llvm::raw_ostream &os);
 
 } // namespace gpt2c

@@ -7,6 +7,7 @@
 #include "runtime/plan/FunctionNames.h"
 #include "schedule/DecodeForm.h"
 #include "templates/Lowerings.h"
+#include "templates/decode_step/common/DecodeKernels.h"
 #include "templates/decode_step/common/PersistentStep.h"
 #include "templates/sample/Sample.h"
 
@@ -23,18 +24,60 @@ static int64_t mostPersistent(const PlanDraft &d) {
   return d.options.precision == "fp32" ? 1 : d.options.maxBatch;
 }
 
+/// @decode as it is asked about for persistent kernels, or its form with the floats that int8
+/// weights stand for where that is run.
+class StepBody {
+public:
+  StepBody(PlanDraft &d, Function &decode, const DecodeForms &forms, const Function *extend)
+      : d_(d), decode_(decode), wide_(d.function(functions::widened(decode.name()))), forms_(forms),
+        extend_(extend) {
+    if (wide_) {
+      shape_ = shapeOf(decode);
+      wideShape_ = shapeOf(*wide_);
+    }
+  }
+  Function &of(int64_t rows) const {
+    auto problem = [&](const Function &f, const std::optional<DecoderShape> &shape) {
+      return decodeProblem(f, shape ? &*shape : nullptr, rows, extend_, d_.pool.target,
+                           forms_.of(rows));
+    };
+    return wide_ && isStepOfFloats(problem(decode_, shape_), problem(*wide_, wideShape_),
+                                   decodeKernels())
+               ? *wide_
+               : decode_;
+  }
+
+private:
+  static std::optional<DecoderShape> shapeOf(Function &f) {
+    if (auto shape = readDecoder(f))
+      return std::move(*shape);
+    else
+      llvm::consumeError(shape.takeError());
+    return std::nullopt;
+  }
+
+  PlanDraft &d_;
+  Function &decode_, *wide_;
+  const DecodeForms &forms_;
+  const Function *extend_;
+  std::optional<DecoderShape> shape_, wideShape_;
+};
+
 /// Those of @steps that are persistent kernels; returns for how many sequences.
 static int64_t addPersistentSteps(PlanDraft &d, const DecodeForms &forms, Function &decode,
                                   const Function &extend) {
   const int64_t most = mostPersistent(d);
+  const StepBody body(d, decode, forms, &extend);
   int64_t covered = 0;
   for (int64_t rows : persistentRows) {
     if (covered >= most)
       break;
+    Function &f = body.of(rows);
     auto out = std::make_unique<plan::FunctionT>();
-    if (llvm::Error e = buildPagedStep(d.pool, *out, decode, extend,
-                                       d.versions().bounds(decode, std::min(rows, most)), rows,
-                                       forms.of(rows))) {
+    d.noteBody(*out, f);
+    if (llvm::Error e =
+            buildPagedStep(d.pool, *out, f, extend, d.versions().bounds(f, std::min(rows, most)),
+                           rows, forms.of(rows))) {
       std::string why = llvm::toString(std::move(e));
       if (rows == 1)
         d.noPagedStep = std::move(why);
@@ -80,15 +123,17 @@ void addSteps(PlanDraft &d) {
 /// there is none for a single one.
 static llvm::Error addVersions(PlanDraft &d, const DecodeForms &forms, Function &decode) {
   const int64_t most = mostPersistent(d);
+  const StepBody body(d, decode, forms, nullptr);
   bool clusters = true; // until a form is known
   int64_t covered = 0;
   for (int64_t rows : persistentRows) {
     if (covered >= most || !forms.mayBeFaster(rows, clusters))
       break;
+    Function &f = body.of(rows);
     auto out = std::make_unique<plan::FunctionT>();
-    if (llvm::Error e = buildPersistentStep(d.pool, *out, decode,
-                                            d.versions().bounds(decode, std::min(rows, most)), rows,
-                                            forms.of(rows))) {
+    d.noteBody(*out, f);
+    if (llvm::Error e = buildPersistentStep(
+            d.pool, *out, f, d.versions().bounds(f, std::min(rows, most)), rows, forms.of(rows))) {
       if (rows == 1)
         return e;
       if (forms.missNothing())

@@ -48,7 +48,7 @@ static void printFor(const Module &module, const CodegenOptions &options, const 
   if (decode && extend && !options.batchInvariant)
     printVersions(decode->name(), scheduler.steps(*decode, *extend, 0), os);
   if (decode && !options.batchInvariant)
-    printDecodeSteps(*decode,
+    printDecodeSteps(*decode, module.function(functions::widened(functions::decode)),
                      {decode, options.decode, target, options.fuseNorm && options.dependentLaunch},
                      options.maxBatch, target, allKernels().decode, os);
 }

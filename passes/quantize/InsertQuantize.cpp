@@ -9,7 +9,7 @@
 // tokens and is made here where the two differ. With `widenWeights` @prefill_widened and
 // @decode_widened are made here, too, with the floats that the int8 weights stand for:
 //                linear(x, w w_scale)
-// but for a vocabulary projection whose rows are units of 16 bytes in int8.
+// but for a vocabulary projection where rows of all products are units of 16 bytes in int8.
 // Other operands, attributes and the result's type stay. The vocabulary projection has int8 weights
 // in every scheme and keeps its input. Where its weights are the table of tokens, too, a scale for
 // each output channel is one for each row of the table, and one int8 table serves both:
@@ -176,7 +176,7 @@ private:
     if (wide || f.name() == functions::prefillShort ||
         isOneToken(f, *linear->operand(ops::Linear::X)))
       treatment = Treatment::WeightsOnly;
-    if (wide && !imported && (!isVocabularyProjection(*linear) || !hasWholeUnits(*linear)))
+    if (wide && !imported && (!isVocabularyProjection(*linear) || !haveWholeUnits(f)))
       return widen(f, linear);
     Builder b(f, linear);
     b.setLocations(linear->locations);
@@ -218,9 +218,13 @@ private:
     return llvm::Error::success();
   }
 
-  /// Whether a row of its weights is units of 16 bytes in int8, as the fast kernels read it.
-  static bool hasWholeUnits(const Op &linear) {
-    return linear.operand(ops::Linear::W)->type.shape[1].constant().value_or(0) % 16 == 0;
+  /// Whether rows of the weights of all its products are units of 16 bytes in int8, as the fast
+  /// kernels read them: where some are not a step is one kernel only if all are floats.
+  static bool haveWholeUnits(const Function &f) {
+    return llvm::all_of(f.ops(), [](const auto &op) {
+      return !(op->is(OpCode::Linear) || op->is(OpCode::QuantizedLinear)) ||
+             op->operand(ops::Linear::W)->type.shape[1].constant().value_or(0) % 16 == 0;
+    });
   }
 
   /// Gives the product the floats that its int8 weights stand for.
