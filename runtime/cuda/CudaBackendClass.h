@@ -173,6 +173,7 @@ private:
   Status readLogits(size_t rows, std::vector<float> &to);
   CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count,
                         int32_t padding = 0);
+  bool runsSteps(const plan::FunctionT &function) const;
   const plan::FunctionT *versionOf(const RowsCall &call, bool inOneLaunch) const;
   Result<Bound> bindRows(const RowsCall &call, const plan::FunctionT &function, Rows::Slot &slot,
                          bool wantLogits, bool samples, const std::vector<SampleRow> &drawn);

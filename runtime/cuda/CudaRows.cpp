@@ -61,8 +61,11 @@ size_t sampleWords(int32_t segments) {
 PagedState CudaBackend::pagedState() const {
   PagedState state;
   for (const auto &function : functions()) {
+    if (function->name == functions::steps && runsSteps(*function))
+      state.maxSteps =
+          std::max(state.maxSteps, static_cast<int32_t>(symbolMax(*function, "batch")));
     if (function->name != functions::extend || function->steps.empty())
-      continue; // @steps serves a part of its calls
+      continue;
     for (const auto &port : function->inputs)
       if (port->role == plan::Role::KvState && port->shape.size() == 6)
         state.pageTokens = static_cast<int32_t>(largestDim(*function, *port->shape[4]));
@@ -156,6 +159,11 @@ CUdeviceptr CudaBackend::placeRows(Rows::Slot &slot, std::span<const int32_t> va
   return rows_.inputs.address() + from;
 }
 
+/// Whether this device can run a version of @steps.
+bool CudaBackend::runsSteps(const plan::FunctionT &function) const {
+  return !isPersistent(function) || executor_->stageProblem(function).empty();
+}
+
 /// The version that computes the call: of @steps where each segment is one token, a persistent one
 /// only if `inOneLaunch`, else of @extend.
 const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call, bool inOneLaunch) const {
@@ -163,7 +171,7 @@ const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call, bool inOneLa
   const plan::FunctionT *extend = nullptr;
   for (const auto &function : functions())
     if (steps && function->name == functions::steps && symbolMax(*function, "batch") >= call.rows &&
-        (!isPersistent(*function) || (inOneLaunch && executor_->stageProblem(*function).empty())))
+        (inOneLaunch || !isPersistent(*function)) && runsSteps(*function))
       return function.get();
     else if (!extend && function->name == functions::extend &&
              symbolMax(*function, "rows") >= call.rows &&

@@ -1,5 +1,7 @@
 #include "runtime/cuda/StepState.h"
 
+#include "runtime/device/Pause.h"
+
 #include <algorithm>
 #include <atomic>
 
@@ -38,12 +40,6 @@ namespace {
 constexpr int32_t kOutstanding = -1; // no token's id
 /// Looks between two questions whether the device has stopped: some 100 us.
 constexpr int kLooks = 4096;
-
-void pauseThread() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 } // namespace
 
 void StepState::expect(std::span<int32_t> ids) { std::ranges::fill(ids, kOutstanding); }

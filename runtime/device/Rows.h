@@ -18,6 +18,8 @@ struct PagedState {
   int32_t pages = 0;      ///< how many there are, numbered from 0; 0 before allocatePages()
   int32_t maxRows = 0;    ///< the most new tokens of one call
   int32_t maxSegments = 0;
+  int32_t maxSteps =
+      0; ///< calls of up to so many segments of one token each are faster than others
   uint64_t pageBytes = 0; ///< of one page, all layers
 };
 

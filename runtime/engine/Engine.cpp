@@ -49,7 +49,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Session &session, EngineOptions o
 Engine::Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget,
                EngineOptions options)
     : backend_(backend), options_(std::move(options)), limits_(limits), rowBudget_(rowBudget),
-      pool_(limits.pages, limits.pageTokens) {}
+      mostSteps_(size_t(backend.pagedState().maxSteps)), pool_(limits.pages, limits.pageTokens) {}
 
 Engine::~Engine() {
   for (; !calls_.empty(); calls_.pop_front())

@@ -148,6 +148,8 @@ private:
     bool logits;
     bool reports; ///< the device reports log probabilities
     bool scores;  ///< what is behind it is the prompt's next token
+    /// Its choice, whatever the device makes of it; below 0: not known ahead.
+    int32_t known;
   };
   using Call = std::vector<Part>; ///< one for each segment
   struct NextCall;
@@ -165,6 +167,7 @@ private:
 
   bool waitsForHost() const;
   void planNextTokens(NextCall &next);
+  std::vector<Sequence *> findNextTokens(int64_t &ahead);
   void planPrompts(NextCall &next);
   void addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry);
   Status begin(NextCall &next);
@@ -183,6 +186,7 @@ private:
   EngineOptions options_;
   EngineLimits limits_;
   int32_t rowBudget_;
+  size_t mostSteps_; ///< PagedState::maxSteps
   PagePool pool_;
   RequestId lastId_ = 0;
   Running waiting_, running_;

@@ -45,9 +45,11 @@ struct Engine::Sequence {
   std::optional<Sampler> sampler; ///< none: the device's greedy choice
   bool onDevice = false;          ///< the device chooses as the sampler says
   AnswerStream answer;
-  /// What the choice in the newest call will be, and the tokens behind that, since no others may
-  /// be; they are taken with that choice.
+  /// What is known to follow `tokens`, since nothing else may.
   std::vector<int32_t> forced;
+  /// Of these, from the first on, those that the call begun last has as rows, or behind which
+  /// nothing follows.
+  int32_t forcedRows = 0;
   std::vector<Choice> scored; ///< tokens of the prompt, from the second on
   Adjustment wanted;          ///< makes the choice of the device the prompt's next token
   std::chrono::steady_clock::time_point admitted = {};

@@ -75,8 +75,12 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
   // A greedy choice is made among what is no number as well; the largest logit is not.
   const bool checks =
       chooses && !s.sampler && options_.checkPrompts && prompt && s.newTokens() == 0;
+  const bool isForced = s.pending > 0 && !s.forced.empty();
+  const size_t ahead = isForced ? size_t(rows) : 0; // of what is forced
+  const int32_t known = ahead < s.forced.size() ? s.forced[ahead] : -1;
+  s.forcedRows = int32_t(ahead);
   std::optional<SampledChoice> sampled;
-  if (chooses && s.sampler && s.onDevice)
+  if (chooses && s.sampler && s.onDevice && known < 0)
     sampled = s.sampler->choiceAt(to);
   else if (checks && backend_.samples())
     sampled = SampledChoice{.row = {.position = to, .mode = SampleRow::Largest}};
@@ -88,40 +92,63 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
   }
   const bool logits = (chooses && (s.onHost() || (checks && !sampled))) || (scores && !sampled);
   next.segments.push_back(
-      {.tokens = carry >= 0          ? std::span<const int32_t>(carried)
-                 : !s.forced.empty() ? std::span<const int32_t>(s.forced)
-                                     : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
+      {.tokens = carry >= 0 ? std::span<const int32_t>(carried)
+                 : isForced ? std::span<const int32_t>(s.forced).first(ahead)
+                            : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
        .past = s.begun,
        .pages = s.pages,
        .carry = carry,
        .wantLogits = logits,
        .sampled = sampled});
   const bool reports = sampled && sampled->row.report >= 0;
-  next.parts.push_back({s.id, rows, prompt, chooses, logits, reports, scores});
+  next.parts.push_back({s.id, rows, prompt, chooses, logits, reports, scores, known});
   next.sequences.push_back(&s);
   next.rows += rows;
 }
 
-/// A row for every sequence whose prompt is through. There is room: limits_.sequences is at most
-/// the row budget. Tokens that must come are rows as well, as far as there is room.
-void Engine::planNextTokens(NextCall &next) {
-  auto spare = int64_t(rowBudget_) - std::ranges::count_if(running_, [](const auto &entry) {
-                 return !entry.second->isPrompt();
-               });
+/// The sequences whose prompt is through and that go on. `ahead`: rows that they could have beside
+/// one of each, of tokens that must come.
+std::vector<Engine::Sequence *> Engine::findNextTokens(int64_t &ahead) {
+  const auto rows = int64_t(rowBudget_) - std::ranges::count_if(running_, [](const auto &entry) {
+                      return !entry.second->isPrompt();
+                    });
+  std::vector<Sequence *> out;
   for (auto &[id, s] : running_) {
-    if (s->isPrompt())
-      continue;
     const int64_t left = s->request.mostTokens() - s->newTokens() - s->pending;
-    if (left <= 0)
+    if (s->isPrompt() || left <= 0)
       continue;
-    if (s->pending && s->sampler && s->onDevice)
-      s->forced = s->sampler->force(std::min(left, spare + 1));
-    if (s->forced.empty()) {
-      addSegment(next, *s, 1, s->pending ? s->segment : -1);
-    } else if (!s->sampler->completeBehindForced()) {
-      addSegment(next, *s, int32_t(s->forced.size()), -1);
-      spare -= int64_t(s->forced.size()) - 1;
+    if (s->forced.empty() && s->pending && s->sampler && s->onDevice)
+      s->forced = s->sampler->force(std::min(left, rows - ahead + 1));
+    const auto known = int32_t(s->forced.size());
+    if (known > 0 && s->sampler->completeBehindForced()) {
+      s->forcedRows = known;
+      continue;
     }
+    ahead += s->pending ? std::max(0, known - 1) : 0;
+    out.push_back(s.get());
+  }
+  return out;
+}
+
+/// A row for every sequence whose prompt is through. There is room: limits_.sequences is at most
+/// the row budget. Tokens that must come are rows as well, as far as there is room, but where a
+/// call of single tokens alone is the faster one: they have to be more than the sequences then, so
+/// that the call makes more than twice as many tokens.
+void Engine::planNextTokens(NextCall &next) {
+  int64_t ahead = 0;
+  const std::vector<Sequence *> going = findNextTokens(ahead);
+  const bool isMixed =
+      std::ranges::any_of(running_, [](const auto &entry) { return entry.second->isPrompt(); });
+  const bool takesAll = isMixed || going.size() > mostSteps_ || ahead > int64_t(going.size());
+  int64_t spare = takesAll ? int64_t(rowBudget_) - int64_t(going.size()) : 0;
+  for (Sequence *s : going) {
+    if (!s->pending || s->forced.empty()) {
+      addSegment(next, *s, 1, s->pending ? s->segment : -1);
+      continue;
+    }
+    const int64_t more = std::min(spare, int64_t(s->forced.size()) - 1);
+    addSegment(next, *s, int32_t(1 + more), -1);
+    spare -= more;
   }
 }
 
@@ -228,6 +255,8 @@ static Status notANumber(RequestId id, size_t tokens, int32_t choice) {
 void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const float> logits,
                   const LogprobReport *report) {
   --s.pending;
+  if (part.known >= 0)
+    next = part.known;
   Status status;
   Choice choice{.token = next};
   if (s.sampler && s.onDevice) {
@@ -251,7 +280,12 @@ void Engine::take(Sequence &s, const Part &part, int32_t next, std::span<const f
   if (status.ok() && choice.token < 0)
     status = notANumber(s.id, s.tokens.size(), choice.token);
   const RequestId id = s.id;
-  const std::vector<int32_t> forced = std::exchange(s.forced, {});
+  // The first is the choice.
+  const auto taken =
+      s.forced.begin() + std::min<int64_t>(std::max(1, s.forcedRows), int64_t(s.forced.size()));
+  const std::vector<int32_t> forced(s.forced.begin(), taken);
+  s.forced.erase(s.forced.begin(), taken);
+  s.forcedRows = 0;
   if (status.ok())
     accept(s, std::move(choice));
   else

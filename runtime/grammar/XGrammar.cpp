@@ -68,8 +68,10 @@ namespace {
 /// One answer.
 class Matcher final : public TokenFilter {
 public:
-  Matcher(const xgrammar::CompiledGrammar &grammar, std::span<const int32_t> ends, size_t words)
-      : matcher_(grammar), ends_(ends), bits_(words), size_{int64_t(words)} {}
+  Matcher(const xgrammar::CompiledGrammar &grammar, std::span<const int32_t> ends,
+          int32_t vocabulary)
+      : matcher_(grammar), ends_(ends), size_{int64_t(wordsOfTokens(vocabulary))},
+        lastWord_(~0U >> (size_[0] * tokensOfWord - vocabulary)) {}
 
   bool accept(int32_t token) override {
     try {
@@ -80,10 +82,11 @@ public:
     }
   }
 
-  void restrict(std::span<uint32_t> allowed) override {
-    fill();
-    for (size_t i = 0; i < allowed.size() && i < bits_.size(); ++i)
-      allowed[i] &= uint32_t(bits_[i]);
+  void fill(std::span<uint32_t> allowed) override {
+    if (fresh_)
+      std::ranges::copy(bits_, allowed.begin());
+    else
+      write(allowed);
   }
 
   bool complete() override {
@@ -91,15 +94,19 @@ public:
       return true;
     if (!matcher_.IsCompleted())
       return false;
-    fill();
+    if (!fresh_) {
+      bits_.resize(size_t(size_[0]));
+      write(bits_);
+      fresh_ = true;
+    }
     // Of the bits those of ends are taken away for a moment.
-    std::vector<std::pair<size_t, int32_t>> kept;
+    std::vector<std::pair<size_t, uint32_t>> kept;
     for (const int32_t end : ends_) {
       const auto word = size_t(end / tokensOfWord);
       kept.emplace_back(word, bits_[word]);
-      bits_[word] &= int32_t(~(1U << (end % tokensOfWord)));
+      bits_[word] &= ~(1U << (end % tokensOfWord));
     }
-    const bool none = std::ranges::all_of(bits_, [](int32_t w) { return w == 0; });
+    const bool none = std::ranges::all_of(bits_, [](uint32_t w) { return w == 0; });
     for (auto it = kept.rbegin(); it != kept.rend(); ++it)
       bits_[it->first] = it->second;
     return none;
@@ -107,31 +114,31 @@ public:
 
 private:
   /// The mask behind the tokens so far. Where XGrammar fails nothing may follow.
-  void fill() {
-    if (fresh_)
-      return;
-    fresh_ = true;
+  void write(std::span<uint32_t> allowed) {
     DLTensor tensor{};
-    tensor.data = bits_.data();
+    tensor.data = allowed.data();
     tensor.device = {kDLCPU, 0};
     tensor.ndim = 1;
     tensor.dtype = xgrammar::GetBitmaskDLType();
     tensor.shape = size_;
     try {
       if (matcher_.IsTerminated())
-        std::ranges::fill(bits_, 0);
+        std::ranges::fill(allowed, 0U);
       else if (!matcher_.FillNextTokenBitmask(&tensor))
-        std::ranges::fill(bits_, -1);
+        std::ranges::fill(allowed, ~0U);
     } catch (const std::exception &) {
-      std::ranges::fill(bits_, 0);
+      std::ranges::fill(allowed, 0U);
     }
+    if (!allowed.empty())
+      allowed.back() &= lastWord_;
   }
 
   xgrammar::GrammarMatcher matcher_;
   std::span<const int32_t> ends_;
-  std::vector<int32_t> bits_;
   int64_t size_[1];
-  bool fresh_ = false; ///< bits_ are those behind the tokens so far
+  uint32_t lastWord_;          ///< the bits of its tokens
+  std::vector<uint32_t> bits_; ///< where `fresh_`: the mask behind the tokens so far
+  bool fresh_ = false;
 };
 
 class Compiled final : public Constraint {
@@ -140,7 +147,7 @@ public:
       : grammar_(std::move(grammar)), vocabulary_(vocabulary), ends_(std::move(ends)) {}
 
   std::unique_ptr<TokenFilter> begin() const override {
-    return std::make_unique<Matcher>(grammar_, ends_, wordsOfTokens(vocabulary_));
+    return std::make_unique<Matcher>(grammar_, ends_, vocabulary_);
   }
   int32_t vocabulary() const override { return vocabulary_; }
   std::span<const int32_t> ends() const override { return ends_; }
@@ -319,11 +326,10 @@ private:
     std::vector<uint32_t> allowed(wordsOfTokens(vocabulary_));
     uint32_t random = 1;
     for (int n = 0; n < 24; ++n) {
-      std::ranges::fill(allowed, ~0U);
       const double start = threadSeconds();
       if (filter->complete())
         break;
-      filter->restrict(allowed);
+      filter->fill(allowed);
       if (const double seconds = threadSeconds() - start; seconds > limits_.maskSeconds)
         return {Code::Usage, "to find what may follow takes " + std::to_string(seconds * 1e3) +
                                  " ms for token " + std::to_string(n + 1) + ", at most " +

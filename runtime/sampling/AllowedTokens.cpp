@@ -94,15 +94,18 @@ std::span<const uint32_t> AllowedTokens::makeMask() {
   // Behind the end nothing is chosen, or for nobody.
   if (!restricts() || complete_ || refused_)
     return {};
-  if (list_.empty()) {
+  if (filter_) {
+    allowed_.resize(words_);
+    filter_->fill(allowed_);
+    for (size_t i = 0; i < list_.size(); ++i)
+      allowed_[i] &= list_[i];
+  } else if (list_.empty()) {
     allowed_.assign(words_, ~uint32_t{0});
     if (words_ > 0) // bits behind the last token stand for none
       allowed_.back() = ~uint32_t{0} >> (words_ * tokensOfWord - size_t(vocabulary_));
   } else {
     allowed_ = list_;
   }
-  if (filter_)
-    filter_->restrict(allowed_);
   forbidBadWords();
   for (int32_t end : never_)
     forbid(end);

@@ -21,8 +21,9 @@ public:
 
   /// Takes the next token of the answer. False where it may not follow: nothing has changed then.
   virtual bool accept(int32_t token) = 0;
-  /// Clears the bits of tokens that may not be next, of wordsOfTokens(vocabulary()).
-  virtual void restrict(std::span<uint32_t> allowed) = 0;
+  /// Writes the set of tokens that may be next: wordsOfTokens(vocabulary()), whose bits behind the
+  /// last token are clear.
+  virtual void fill(std::span<uint32_t> allowed) = 0;
   /// Whether the answer has ended: a token that ends it was accepted, or no other may follow.
   virtual bool complete() = 0;
 };

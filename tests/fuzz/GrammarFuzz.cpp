@@ -43,8 +43,7 @@ void follow(const Constraint &constraint, std::size_t at) {
   const auto filter = constraint.begin();
   std::vector<uint32_t> allowed(wordsOfTokens(constraint.vocabulary()));
   for (int n = 0; n < 16 && !filter->complete(); ++n) {
-    std::fill(allowed.begin(), allowed.end(), ~0U);
-    filter->restrict(allowed);
+    filter->fill(allowed);
     for (int32_t i = 0; i < constraint.vocabulary(); ++i) {
       const auto token = int32_t((std::size_t(i) + at) % std::size_t(constraint.vocabulary()));
       if (!(allowed[std::size_t(token) / 32] >> (token % 32) & 1))

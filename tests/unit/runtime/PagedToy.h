@@ -84,6 +84,7 @@ public:
     EXPECT_GE(segments.size(), 1u);
     checkPages(segments);
     rows = 0;
+    this->segments = segments.size();
     RowsOutput out;
     for (const Segment &s : segments)
       run(s, out);
@@ -130,6 +131,7 @@ public:
   int64_t calls = 0, mixed = 0;
   size_t mostFlying = 0;
   int32_t rows = 0;              ///< of the last call
+  size_t segments = 0;           ///< the same
   std::optional<int32_t> poison; ///< a token behind which logits are NaN
 
 private:

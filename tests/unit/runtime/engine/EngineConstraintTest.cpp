@@ -99,6 +99,7 @@ TEST_F(EngineConstraintTest, TokensThatMustComeTakeNoStep) {
   std::mt19937 random(11);
   int64_t forced = 0;
   for (int round = 0; round < 60; ++round) {
+    shape_.paged.maxSteps = round % 2 ? 0 : 16;
     open({.rowBudget = round % 3 ? 0 : 16, .maxSequences = round % 3 ? 0 : 12});
     answers_.clear();
     std::vector<std::pair<RequestId, Request>> asked;
@@ -145,6 +146,38 @@ TEST_F(EngineConstraintTest, AnAnswerThatMustComeTakesThreeSteps) {
   EXPECT_EQ(answers_[id].tokens, alone(r));
   EXPECT_GE(engine_->stats().forcedTokens, 27);
   EXPECT_LE(engine_->stats().calls, 3);
+}
+
+// Where calls of single tokens are the faster ones, others have to make more than twice as many.
+TEST_F(EngineConstraintTest, TokensThatMustComeWaitForOneAnother) {
+  shape_.paged.maxSteps = 16;
+  int single = 0, many = 0;
+  for (int round = 0; round < 12; ++round) {
+    open();
+    answers_.clear();
+    std::vector<std::pair<RequestId, Request>> asked;
+    for (int i = 0; i < 1 + round % 3; ++i) {
+      Request r = asking({1, 2, i}, 40);
+      if (i == 0)
+        r.sampling.constraint =
+            std::make_shared<toy::ForcingConstraint>(shape_.vocabulary, 40, uint64_t(round));
+      asked.emplace_back(submit(r), r);
+    }
+    EXPECT_TRUE(engine_->step().ok()); // their prompts
+    while (!engine_->idle()) {
+      backend_->rows = 0;
+      EXPECT_TRUE(engine_->step().ok());
+      const auto rows = size_t(backend_->rows), segments = backend_->segments;
+      EXPECT_TRUE(rows == 0 || rows == segments || rows > 2 * segments) << rows;
+      (rows > segments ? many : single) += rows > 0;
+    }
+    drain();
+    for (const auto &[id, r] : asked)
+      EXPECT_EQ(answers_[id].tokens, alone(r)) << round;
+    expectNoLeak();
+  }
+  EXPECT_GT(single, 100);
+  EXPECT_GT(many, 5);
 }
 
 TEST_F(EngineConstraintTest, BadParametersAreRefused) {

@@ -45,8 +45,7 @@ protected:
     for (int n = 0; n < 400; ++n) {
       if (filter->complete())
         return text;
-      std::ranges::fill(bits, ~0U);
-      filter->restrict(bits);
+      filter->fill(bits);
       std::vector<int32_t> may;
       for (int32_t id = 0; id < constraint.vocabulary(); ++id)
         if (bits[size_t(id) / 32] >> (id % 32) & 1)

@@ -34,10 +34,10 @@ private:
       ++count_;
       return true;
     }
-    void restrict(std::span<uint32_t> allowed) override {
+    void fill(std::span<uint32_t> allowed) override {
+      std::ranges::fill(allowed, 0U);
       for (int32_t t = 0; t < of_.vocabulary_; ++t)
-        if (!mayFollow(t))
-          allowed[size_t(t) / 32] &= ~(1U << (t % 32));
+        allowed[size_t(t) / 32] |= uint32_t(mayFollow(t)) << (t % 32);
     }
     bool complete() override { return ended_ || count_ >= of_.most_; }
 
@@ -78,10 +78,10 @@ private:
       count_ += may;
       return may;
     }
-    void restrict(std::span<uint32_t> allowed) override {
+    void fill(std::span<uint32_t> allowed) override {
+      std::ranges::fill(allowed, 0U);
       for (int32_t t = 0; t < of_.vocabulary_; ++t)
-        if (!mayFollow(t))
-          allowed[size_t(t) / 32] &= ~(1U << (t % 32));
+        allowed[size_t(t) / 32] |= uint32_t(mayFollow(t)) << (t % 32);
     }
     bool complete() override { return count_ >= of_.most_; }
 
