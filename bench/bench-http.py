@@ -3,8 +3,10 @@
 gpt2c-bench, and prints a table of what was measured and what it should stay below. A list of parts.
 
     bench-http.py [--size=gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--precision=fp16|bf16|fp32]
-        [--parts=start,one,rate,schema,health,poisson,overload,disconnects,memory,peer]
+        [--parts=start,one,rate,schema,health,poisson,overload,disconnects,memory,embeddings,
+                 replicas,peer]
         [--work=DIR] [--peer=COMMAND] [--device=cuda|cpu] [--plan=FILE] [--tokenizer=FILE]
+        [--hidden-plan=FILE] [--haproxy=COMMAND]
         [--streams=128] [--tokens=128] [--requests=N] [--schema-streams=32] [--open=1000]
         [--poisson-seconds=30] [--disconnects=10000] [--memory-requests=100000]
         [--http-threads=N] [--seconds=300] [--quick] [--json=FILE]
@@ -18,10 +20,13 @@ gpt2c-bench, and prints a table of what was measured and what it should stay bel
     overload     the same at 200 %
     disconnects  clients that go away at any moment
     memory       the server's memory over many small requests
+    embeddings   vectors of texts, one and many a request, beside calls of as many prompts
+    replicas     two servers, on a GPU each, behind HAProxy, beside one behind it
     peer         COMMAND FILE plays requests at once; it prints a JSON line with "tokens_per_s"
 
 FILE, or random weights of the real shape with a made-up tokenizer of as many tokens; what is in DIR
-already is used as it is. A part that would begin behind --seconds is left out by its name. --quick:
+already is used as it is. COMMAND of --haproxy is what starts it. A part that would begin behind
+--seconds is left out by its name, `replicas` and `peer` where they are not asked for. --quick:
 numbers that a CPU takes. gpt2c, gpt2c-bench and gpt2c-serve are found as the shell finds them;
 numpy and onnx make the model. It ends with 1 where something failed, not where it was slow.
 """
@@ -45,7 +50,7 @@ import time
 from common import progress, run
 
 PARTS = ["start", "one", "rate", "schema", "health", "poisson", "overload", "disconnects", "memory",
-         "peer"]
+         "embeddings", "replicas", "peer"]
 QUICK = {"streams": 4, "tokens": 24, "requests": 12, "schema_streams": 2, "open": 24,
          "poisson_seconds": 4, "disconnects": 60, "memory_requests": 300}
 SCHEMA = {"type": "array", "items": {"type": "integer"}, "minItems": 400, "maxItems": 1000}
@@ -60,19 +65,25 @@ def byte_alphabet():
 
 
 def write_tokenizer(path, size):
-    """Byte-level BPE whose merges are drawn: words of a few letters, digits, marks of JSON."""
+    """Byte-level BPE whose merges are drawn, with letters, digits and marks apart, as GPT-2's are:
+    a space in front of any of them; of digits and marks few and short tokens."""
     names = byte_alphabet()
     draw = random.Random(1)
     tokens = {names[b]: b for b in range(256)}
-    base = [names[ord(c)] for c in "etaoinshrdlucmfwygpbvk 0123456789{}[]\":,."]
-    known, merges = list(base), []
-    while len(tokens) < size - 1:
-        left, right = draw.choice(known), draw.choice(base if draw.random() < 0.7 else known)
-        if left + right in tokens or len(left + right) > 12:
-            continue
-        merges.append(f"{left} {right}")
-        tokens[left + right] = len(tokens)
-        known.append(left + right)
+    kinds = [([names[ord(c)] for c in characters], most, longest) for characters, most, longest in
+             (("0123456789", size // 30, 4), ("{}[]\":,.-_/()", size // 50, 3),
+              ("etaoinshrdlucmfwygpbvk", size, 12))]
+    merges = []
+    for base, most, longest in kinds:
+        known, end = [*base, names[ord(" ")]], min(len(tokens) + most, size - 1)
+        while len(tokens) < end:
+            left, right = draw.choice(known), draw.choice(base if draw.random() < 0.7 else known)
+            both = left + right
+            if both in tokens or len(both) > longest or names[ord(" ")] in right:
+                continue
+            merges.append(f"{left} {right}")
+            tokens[both] = len(tokens)
+            known.append(both)
     end = "<|endoftext|>"
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
              "use_regex": True}
@@ -89,14 +100,15 @@ def write_tokenizer(path, size):
 class Server:
     """gpt2c-serve at a port that is free, ready."""
 
-    def __init__(self, args, plan, *flags):
+    def __init__(self, args, plan, *flags, **environment):
         command = ["gpt2c-serve", plan, f"--device={args.device}", "--port=0", "--log-format=none",
                    f"--http-threads={args.http_threads}", *flags]
         if args.tokenizer:
             command.append(f"--tokenizer={args.tokenizer}")
         progress(" ".join(map(str, command)))
         begun = time.perf_counter()
-        self.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True,
+                                        env=dict(os.environ, **environment))
         self.log, self.port = [], None
         for line in self.process.stderr:
             self.log.append(line)
@@ -135,6 +147,11 @@ class Server:
     def metric(self, name):
         return float(re.search(rf"^gpt2c:{name}\{{.*?\}} (\S+)$", self.get("/metrics")[1],
                                re.M)[1])
+
+    def calls(self):
+        """What the engine's calls have come to: count, rows, seconds, forced tokens."""
+        return [self.metric(f"engine_{name}_total") for name in
+                ("calls", "rows", "busy_seconds", "forced_tokens")]
 
     def rss(self):
         """MiB"""
@@ -257,13 +274,23 @@ class Bench:
         with Server(self.args, self.plan) as server:
             plain, fits = self.requests(many * 4), self.requests(many * 4, **form)
             self.play(server, fits[:1], "--streams=1")  # compiles it
-            a, b = ([self.play(server, w, f"--streams={many}")["output_tokens_per_second"]
-                     for _ in range(2)] for w in (plain, fits))
+            rates, shapes = [], []
+            for requests in (plain, fits):
+                rates.append([])
+                for _ in range(3):
+                    before = server.calls()
+                    rates[-1].append(self.play(server, requests, f"--streams={many}")
+                                     ["output_tokens_per_second"])
+                calls, rows, busy, forced = (b - a for a, b in zip(before, server.calls()))
+                shapes.append(f"{busy / calls * 1e3:.3f} ms and {rows / calls:.1f} rows a call, "
+                              f"{calls:.0f} calls, {forced:.0f} forced tokens")
+            a, b = rates
             c, d = ([self.play(server, w[:4], "--streams=1")["time_per_output_token_ms"]["p50"]
                      for _ in range(2)] for w in (plain, fits))
         cost = 1 - max(b) / max(a)
         self.say(f"a schema on {many} streams: fewer tokens/s", "<= 8 %",
-                 f"{100 * cost:.1f} % ({max(b):.0f} of {max(a):.0f})", cost <= 0.08)
+                 f"{100 * cost:.1f} % ({max(b):.0f} of {max(a):.0f}; {shapes[1]}; without: "
+                 f"{shapes[0]})", cost <= 0.08)
         more = (min(d) - min(c)) * 1e3
         self.say("a schema on one stream: more a token, us", "<= 10",
                  f"{more:.1f} ({min(d) * 1e3:.1f} of {min(c) * 1e3:.1f})", more <= 10)
@@ -383,6 +410,89 @@ class Bench:
                  f"{grown:.1f} of {before:.0f} ({r['requests_per_second']:.0f} requests/s)",
                  grown <= 16)
 
+    def hidden_plan(self):
+        if self.args.hidden_plan:
+            return self.args.hidden_plan
+        plan = self.args.work / f"{self.args.size}-{self.args.precision}-hidden.plan"
+        if not plan.exists():
+            run(["gpt2c", self.args.work / f"{self.args.size}.onnx", "-o", plan,
+                 f"--precision={self.args.precision}", "--output-hidden", "--verify=off"])
+        return plan
+
+    def embeddings(self):
+        tokens, many = self.args.tokens, 32
+        calls = json.loads(run(["gpt2c-bench", self.plan, f"--device={self.args.device}",
+                                f"--rows=1x{tokens},4x{tokens}", "-r", "20", "-o", "json"])
+                           .stdout)["calls"]
+        one, four = (n * tokens / call["ms"] * 1e3 for n, call in zip((1, 4), calls))
+        draw = random.Random(4)
+
+        def ask(server, texts, count):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            for _ in range(count):
+                body = json.dumps({"input": [[draw.randrange(50000) for _ in range(tokens)]
+                                             for _ in range(texts)], "encoding_format": "base64"})
+                connection.request("POST", "/v1/embeddings", body,
+                                   {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                if answer.status != 200:
+                    raise RuntimeError(answer.read().decode()[:300])
+                answer.read()
+            connection.close()
+
+        with Server(self.args, self.hidden_plan()) as server:
+            for texts, clients in ((1, 1), (1, 4), (many, 4)):
+                count = max(2, self.args.requests // (8 * texts))
+                ask(server, texts, 2)
+                begun = time.perf_counter()
+                with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+                    list(pool.map(lambda _: ask(server, texts, count), range(clients)))
+                rate = clients * count / (time.perf_counter() - begun)
+                self.say(f"embeddings, {texts} texts of {tokens} a request, {clients} clients: "
+                         "tokens/s", "-", f"{rate * texts * tokens:.0f} ({rate:.0f} requests/s; "
+                         f"calls of one prompt {one:.0f}, of four {four:.0f} tokens/s)")
+
+    def proxy(self, *servers):
+        """HAProxy before the servers, and its address."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        lines = ["global", "    maxconn 8192", "    nbthread 8", "defaults", "    mode http",
+                 "    option http-no-delay", "    timeout connect 2s", "    timeout client 300s",
+                 "    timeout server 300s", "frontend api", f"    bind 127.0.0.1:{port}",
+                 "    default_backend servers", "backend servers", "    balance leastconn",
+                 *(f"    server s{s.port} 127.0.0.1:{s.port}" for s in servers)]
+        path = self.args.work / "haproxy.cfg"
+        path.write_text("\n".join(lines) + "\n")
+        process = subprocess.Popen([*shlex.split(self.args.haproxy), "-q", "-db", "-f", path])
+        end = time.perf_counter() + 10
+        while time.perf_counter() < end and process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                return process, f"http://127.0.0.1:{port}"
+            except OSError:
+                time.sleep(0.02)
+        raise RuntimeError(f"HAProxy does not answer ({process.poll()})")
+
+    def replicas(self):
+        flags = "--stream-interval=16"
+        with (Server(self.args, self.plan, flags, CUDA_VISIBLE_DEVICES="0") as first,
+              Server(self.args, self.plan, flags, CUDA_VISIBLE_DEVICES="1") as second):
+            rates = []
+            for servers in ((first,), (first, second)):
+                process, url = self.proxy(*servers)
+                streams = self.args.streams * len(servers)
+                requests = self.requests(self.args.requests * len(servers))
+                try:
+                    rates.append(max(self.bench(requests, f"--url={url}", f"--streams={streams}")
+                                     ["output_tokens_per_second"] for _ in range(2)))
+                finally:
+                    process.terminate()
+                    process.wait(10)
+        self.say("two servers behind HAProxy: times the tokens/s of one", ">= 1.9",
+                 f"{rates[1] / rates[0]:.2f} ({rates[1]:.0f} and {rates[0]:.0f})",
+                 rates[1] >= 1.9 * rates[0])
+
     def peer(self):
         draw = random.Random(2)
         requests = [{"prompt": [draw.randrange(50000) for _ in range(self.args.tokens)],
@@ -413,12 +523,14 @@ def main():
     parser.add_argument("--size", default="gpt2",
                         choices=["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"])
     parser.add_argument("--precision", default="fp16")
-    parser.add_argument("--parts", default=",".join(PARTS[:-1]))
+    parser.add_argument("--parts", default=",".join(PARTS[:-2]))
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("bench-http"))
     parser.add_argument("--peer")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--plan", type=pathlib.Path)
     parser.add_argument("--tokenizer", type=pathlib.Path)
+    parser.add_argument("--hidden-plan", type=pathlib.Path)
+    parser.add_argument("--haproxy", default="haproxy")
     counts = {"streams": 128, "tokens": 128, "requests": 2048, "schema-streams": 32, "open": 1000,
               "poisson-seconds": 30, "disconnects": 10000, "memory-requests": 100000}
     for name, value in counts.items():

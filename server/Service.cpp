@@ -373,6 +373,8 @@ void Service::generate(const HttpRequest &request, const std::shared_ptr<Model> 
   auto fail = [&](const ApiError &error) {
     answer(request, *responder, errorResponse(error, request.requestId));
   };
+  if (request.path.starts_with("/v1/"))
+    model->engine().expect();
   auto parsed = parseJson(request.body);
   if (auto *error = std::get_if<ApiError>(&parsed))
     return fail(*error);

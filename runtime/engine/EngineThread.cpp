@@ -1,5 +1,7 @@
 #include "runtime/engine/EngineThread.h"
 
+#include "runtime/device/Pause.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -33,6 +35,7 @@ Submitted EngineThread::submit(Request request, OnUpdate onUpdate, OnStep onStep
       return {0, verdict.refusal, std::move(verdict.status)};
     id = ++lastId_;
     orders_.push_back({std::move(request), {id, std::move(onUpdate), std::move(onStep)}});
+    hasOrders_ = true;
   }
   changed_.notify_all();
   return {id, Refusal::None, {}};
@@ -71,14 +74,38 @@ EngineStats EngineThread::stats() const {
   return now;
 }
 
+void EngineThread::expect() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!sleeps_ || expects_)
+      return;
+    expects_ = true;
+  }
+  changed_.notify_all();
+}
+
+void EngineThread::lookOut() const {
+  constexpr int looks = 64; // between two looks at the clock
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+  for (int i = 1; !hasOrders_ && (i % looks != 0 || std::chrono::steady_clock::now() < end); ++i)
+    pauseThread();
+}
+
 void EngineThread::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return ending_ || !orders_.empty(); });
-    if (orders_.empty())
+    sleeps_ = true;
+    changed_.wait(lock, [this] { return ending_ || expects_ || !orders_.empty(); });
+    sleeps_ = false;
+    const bool comes = std::exchange(expects_, false) && orders_.empty() && !ending_;
+    if (orders_.empty() && !comes)
       return;
+    hasOrders_ = false;
     lock.unlock();
-    turn();
+    if (comes)
+      lookOut();
+    else
+      turn();
     lock.lock();
   }
 }

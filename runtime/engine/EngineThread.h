@@ -3,6 +3,7 @@
 
 #include "runtime/engine/Engine.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -41,6 +42,9 @@ public:
   /// Takes the request or refuses it at once, without waiting for the device. Its updates may come
   /// before this returns.
   Submitted submit(Request request, OnUpdate onUpdate, OnStep onStep = nullptr);
+  /// A request is about to come: where the thread sleeps it wakes up meanwhile, and looks out for
+  /// it for a moment.
+  void expect();
   /// Ends a request, which has its ending soon; nothing where it has ended.
   void cancel(RequestId id);
 
@@ -60,6 +64,7 @@ private:
   };
 
   void run();
+  void lookOut() const;
   void turn();
   bool takeOrders(bool begins);
   static void tellNeverBegun(const Asked &asked, size_t promptTokens, Finish finish,
@@ -80,6 +85,8 @@ private:
   RequestId lastId_ = 0;
   EngineStats stats_;
   bool ending_ = false;
+  bool sleeps_ = false, expects_ = false; ///< expects_: it is to wake up
+  std::atomic<bool> hasOrders_ = false;   ///< as lookOut() looks
   std::thread thread_;
 };
 

@@ -97,8 +97,8 @@ void Connection::readNext() {
   idle_ = true;
   if (set_.service.draining() && buffer_.size() == 0)
     return close();
-  if (buffer_.size() > 0)
-    return readHead();
+  if (buffer_.size() > 0) // any number of requests may be there: none begins within the one before
+    return post([self = shared_from_this()] { self->readHead(); });
   stream_.expires_after(set_.options.idleTimeout);
   stream_.async_read_some(buffer_.prepare(4096),
                           [self = shared_from_this()](beast::error_code error, size_t bytes) {
@@ -109,11 +109,27 @@ void Connection::readNext() {
                           });
 }
 
+/// Gives the parser what has come: most requests are there with the first read, and need no other
+/// turn of this thread of control.
+beast::error_code Connection::feedParser() {
+  beast::error_code error;
+  while (!error && buffer_.size() > 0 && !parser_->is_done() &&
+         (parser_->eager() || !parser_->is_header_done()))
+    buffer_.consume(parser_->put(buffer_.data(), error));
+  return error == http::error::need_more ? beast::error_code() : error;
+}
+
 void Connection::readHead() {
+  if (closed_)
+    return;
   idle_ = false;
   parser_.emplace();
   parser_->header_limit(set_.options.maxHeaderBytes);
   parser_->body_limit(set_.options.maxBodyBytes);
+  if (const beast::error_code error = feedParser())
+    return failToRead(error);
+  if (parser_->is_header_done())
+    return headIsRead();
   stream_.expires_after(set_.options.readTimeout);
   http::async_read_header(stream_, buffer_, *parser_,
                           [self = shared_from_this()](beast::error_code error, size_t) {
@@ -144,8 +160,12 @@ void Connection::headIsRead() {
 }
 
 void Connection::readBody() {
+  parser_->eager(true);
+  if (const beast::error_code error = feedParser())
+    return failToRead(error);
   if (parser_->is_done())
     return bodyIsRead();
+  stream_.expires_after(set_.options.readTimeout);
   http::async_read(stream_, buffer_, *parser_,
                    [self = shared_from_this()](beast::error_code error, size_t) {
                      error ? self->failToRead(error) : self->bodyIsRead();

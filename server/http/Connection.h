@@ -63,6 +63,7 @@ public:
 
 private:
   void readNext();
+  boost::beast::error_code feedParser();
   void readHead();
   void headIsRead();
   void readBody();

@@ -153,13 +153,14 @@ std::optional<ApiError> addText(std::string_view text, const Model &model, rt::A
   return std::nullopt;
 }
 
-static void addIds(std::vector<int32_t> ids, const Model &model, std::vector<Prompt> &to) {
-  std::string text = model.tokenizer() ? model.tokenizer()->decode(ids) : std::string();
+static void addIds(std::vector<int32_t> ids, const rt::Tokenizer *shower, std::vector<Prompt> &to) {
+  std::string text = shower ? shower->decode(ids) : std::string();
   to.push_back({std::move(ids), std::move(text)});
 }
 
 std::optional<ApiError> readPrompts(Fields &f, const Model &model, const RequestLimits &limits,
-                                    std::vector<Prompt> &to, const char *field) {
+                                    std::vector<Prompt> &to, const char *field, bool shown) {
+  const rt::Tokenizer *shower = shown ? model.tokenizer() : nullptr;
   bool special = true;
   f.boolean("add_special_tokens", special);
   const rt::AddBos bos = special ? rt::AddBos::Auto : rt::AddBos::No;
@@ -182,7 +183,7 @@ std::optional<ApiError> readPrompts(Fields &f, const Model &model, const Request
     std::optional<std::vector<int32_t>> ids = idsOf(*prompt);
     if (!ids)
       return wrong;
-    addIds(std::move(*ids), model, to);
+    addIds(std::move(*ids), shower, to);
     return std::nullopt;
   }
   if (items.size() > size_t(limits.prompts))
@@ -198,7 +199,7 @@ std::optional<ApiError> readPrompts(Fields &f, const Model &model, const Request
     std::optional<std::vector<int32_t>> ids = idsOf(item);
     if (!ids)
       return wrong;
-    addIds(std::move(*ids), model, to);
+    addIds(std::move(*ids), shower, to);
   }
   return std::nullopt;
 }
@@ -226,7 +227,7 @@ readCompletion(const json::value &body, const Model &model, const RequestLimits 
   }
   if (r.echo && r.logprobs())
     r.common.promptLogprobs = std::max(r.common.promptLogprobs, r.common.sampling.logprobs);
-  if (auto error = readPrompts(f, model, limits, r.prompts))
+  if (auto error = readPrompts(f, model, limits, r.prompts, "prompt", r.echo))
     return *error;
   if (auto error = finish(f, r.model, model))
     return *error;

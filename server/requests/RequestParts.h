@@ -14,9 +14,11 @@ std::optional<ApiError> finish(Fields &f, const std::string &asked, const Model 
 /// Adds a prompt of a text, unless no cut into tokens could make that short enough.
 std::optional<ApiError> addText(std::string_view text, const Model &model, rt::AddBos bos,
                                 std::vector<Prompt> &to, const char *field = "prompt");
-/// A field: a text, a list of texts, a list of ids, or a list of those.
+/// A field: a text, a list of texts, a list of ids, or a list of those. `shown`: ids have their
+/// text, too.
 std::optional<ApiError> readPrompts(Fields &f, const Model &model, const RequestLimits &limits,
-                                    std::vector<Prompt> &to, const char *field = "prompt");
+                                    std::vector<Prompt> &to, const char *field = "prompt",
+                                    bool shown = false);
 /// Grammars, lists of tokens and lengths that an answer keeps to.
 void readConstraints(Fields &f, const Model &model, GenerationRequest &r);
 

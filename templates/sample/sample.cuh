@@ -17,8 +17,7 @@
 // way of a small top-k before the logits are there, in the same code, with values of its own, and
 // leaves nothing.
 //
-// A row with a mask has logits that are minus infinity where the mask forbids a token:
-// sample_mask.cuh.
+// A token that a row's mask forbids has a logit of minus infinity: sample_mask.cuh.
 //
 // Config: Vocab, Blocks, Threads, Held (a block keeps its logits in shared memory, else it reads
 // them again), Rehearsed (grids of up to so many rows rehearse; 0: none).
@@ -67,7 +66,10 @@ public:
       if (!most.b)
         logSum = this->reportBest((unsigned)most.a, report);
     }
-    if (mask != nullptr) {
+    const bool reads = !reports || how.adjustments > 0 || mask != nullptr;
+    // What is adjusted is what the mask has left of it.
+    const bool forbids = mask != nullptr && (!C::Held || how.adjustments > 0);
+    if (forbids) {
       this->forbid(mask);
       this->barrier();
     }
@@ -75,9 +77,7 @@ public:
       this->adjust(adjustments);
       this->barrier();
     }
-    if (!reports || how.adjustments > 0 || mask != nullptr)
-      most = this->survey();
-    const int token = tokenOf(most);
+    const int token = reads ? tokenOf(read(!forbids)) : tokenOf(most);
     if (reports && token >= 0) {
       const float logit = this->givenLogit(adjustments, token);
       if (this->writes())
@@ -87,9 +87,11 @@ public:
   }
 
 private:
+  using Top = typename RowValues<C>::Top;
+
   __device__ __forceinline__ int chooseQuickly() {
     this->beginList();
-    auto top = this->read();
+    Top top = Base::read();
     // A rehearsal has all that there may be: different threads, and one with several.
     if (C::Rehearsed > 0 && this->rehearses) {
       top.first = (float)threadIdx.x;
@@ -103,7 +105,26 @@ private:
       return this->chooseFromList(sampling::floatOf((unsigned)most.a));
     if (C::Rehearsed > 0 && this->rehearses)
       return 0;
-    return tokenOf({most.a, most.b & 1});
+    return tokenOf(Tally{most.a, most.b & 1});
+  }
+  /// What the thread has of the logits, of those in the mask where it is `masked`.
+  __device__ __forceinline__ Top read(bool masked) {
+    if constexpr (C::Held)
+      if (masked && mask != nullptr)
+        return this->readAllowed(mask);
+    return Base::read();
+  }
+  /// The largest is found at one meeting.
+  __device__ __forceinline__ int tokenOf(const Top &top) {
+    const unsigned order = sampling::orderOf(top.first);
+    if (this->how.mode != SampleRow::Largest)
+      return tokenOf(this->template meet<LargestOf>({order, !top.isNumber}));
+    constexpr u64 noNumber = ~u64{0};
+    const Tally best =
+        this->template meet<BestOf>({top.isNumber ? order : noNumber, (unsigned)top.id});
+    if (best.a == noNumber)
+      return -1;
+    return sampling::floatOf((unsigned)best.a) == negativeInfinity() ? -2 : (int)best.b;
   }
   __device__ __forceinline__ int tokenOf(const Tally &most) {
     if (most.b)

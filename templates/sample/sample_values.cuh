@@ -18,10 +18,11 @@ public:
         end(rehearses ? first : min(first + share, C::Vocab)), rehearses(rehearses) {}
 
 protected:
-  /// Of what a thread reads: the two largest logits, and the turn of the first of them.
+  /// Of what a thread reads: the two largest logits, and the turn and the token of the first of
+  /// them, of equals the lowest.
   struct Top {
     float first = negativeInfinity(), second = negativeInfinity();
-    int at = 0;
+    int at = 0, id = 0;
     bool isNumber = true;
   };
   /// Minus 0 becomes 0.
@@ -65,6 +66,7 @@ protected:
         top.isNumber &= v[j] == v[j];
       }
     }
+    top.id = idOf(top.at);
     return top;
   }
   /// The order of the largest logit, and whether there is a NaN.

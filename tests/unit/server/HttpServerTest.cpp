@@ -104,6 +104,66 @@ TEST_F(HttpServerTest, WhoDoesNotReadIsLetGo) {
   expectNothingLeft();
 }
 
+/// How many answers of a status are there.
+int countOf(const std::string &text, const std::string &status) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find("HTTP/1.1 " + status, at)) != text.npos; ++at)
+    ++count;
+  return count;
+}
+
+// None of them begins within the one before: the stack is no deeper for many.
+TEST_F(HttpServerTest, ManyRequestsAtOnceAreAnsweredInTurn) {
+  open();
+  constexpr int count = 6000;
+  std::string bytes;
+  for (int i = 0; i < count; ++i)
+    bytes += "GET /health HTTP/1.1\r\n\r\n";
+  bytes += request(false, 3) + "GET /version HTTP/1.0\r\n\r\n";
+  tcp::socket socket = connect();
+  std::thread writer([&] {
+    boost::system::error_code ignored;
+    net::write(socket, net::buffer(bytes), ignored);
+  });
+  std::string got;
+  boost::system::error_code error;
+  net::read(socket, net::dynamic_buffer(got), error);
+  writer.join();
+  EXPECT_EQ(countOf(got, "200"), count + 2);
+  EXPECT_TRUE(got.ends_with("}")) << got.substr(got.size() - 100);
+  expectNothingLeft();
+}
+
+// However a request comes in, it is the same one.
+TEST_F(HttpServerTest, ARequestMayComeInPieces) {
+  open();
+  const std::string body = R"({"prompt": "abc", "max_tokens": 3})";
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+                           "Content-Type: application/json\r\nConnection: close\r\n";
+  const std::string whole =
+      head + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  const std::string chunked = head + "Transfer-Encoding: chunked\r\n\r\n5;a=b\r\n" +
+                              body.substr(0, 5) + "\r\n1d\r\n" + body.substr(5) +
+                              "\r\n0\r\nX-Trailer: b\r\n\r\n";
+  ASSERT_EQ(body.size(), 5U + 0x1d);
+  std::mt19937 random(3);
+  for (int i = 0; i < 30; ++i) {
+    const std::string &bytes = i % 2 ? chunked : whole;
+    tcp::socket socket = connect();
+    socket.set_option(tcp::no_delay(true));
+    for (size_t at = 0; at < bytes.size();) {
+      const size_t part = std::min(bytes.size() - at, i < 2 ? 1 : 1 + random() % bytes.size());
+      net::write(socket, net::buffer(bytes.data() + at, part));
+      at += part;
+    }
+    std::string got;
+    boost::system::error_code error;
+    net::read(socket, net::dynamic_buffer(got), error);
+    EXPECT_EQ(countOf(got, "200"), 1) << got;
+  }
+  expectNothingLeft();
+}
+
 TEST_F(HttpServerTest, ADrainEndsWhatIsIdle) {
   open();
   std::vector<tcp::socket> idle;

@@ -66,6 +66,8 @@ TEST_F(EngineThreadTest, ManyThreadsGetTheAnswersOfOne) {
       for (int i = 0; i < 40; ++i) {
         const Tokens prompt{t, i, (t * i) % 40};
         RequestId id = 0;
+        if (i % 3 == 0) // whether or not it sleeps just now
+          engine_->expect();
         std::future<Got> got = ask(asking(prompt, 1 + i % 20), &id);
         if (i % 7 == 3)
           engine_->cancel(id);
@@ -85,6 +87,20 @@ TEST_F(EngineThreadTest, ManyThreadsGetTheAnswersOfOne) {
     t.join();
   EXPECT_GE(whole, 6 * 34);
   EXPECT_EQ(engine_->stats().running + engine_->stats().waiting, 0);
+}
+
+// Whoever is expected may stay away.
+TEST_F(EngineThreadTest, NothingComesOfAnExpectation) {
+  open();
+  for (int i = 0; i < 50; ++i) {
+    engine_->expect();
+    if (i % 5 == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (i % 7 == 0) {
+      EXPECT_EQ(ask(asking({1, 2}, 3)).get().tokens.size(), 3U);
+    }
+  }
+  engine_->expect(); // and the end comes meanwhile
 }
 
 // Once behind the updates of all that share it; also where a request was never begun.
