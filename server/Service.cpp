@@ -83,6 +83,8 @@ HttpResponse Service::errorResponse(const ApiError &error, const std::string &re
   HttpResponse response{.status = error.status, .body = bodyOf(error)};
   if (error.retryAfter)
     response.headers.emplace_back("Retry-After", std::to_string(error.retryAfter));
+  if (!error.allow.empty())
+    response.headers.emplace_back("Allow", error.allow);
   if (error.status == 401)
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (!requestId.empty())
@@ -248,10 +250,13 @@ ApiError notReady(bool draining) {
 static std::optional<ApiError> refusal(const HttpRequest &request, const KnownRoute *&route) {
   constexpr std::string_view models = "/v1/models/";
   bool known = false;
+  std::string allowed;
   for (const KnownRoute &r : kRoutes) {
     const bool hits = request.path == r.path || (request.path.starts_with(models) &&
                                                  std::string_view(r.path) == "/v1/models");
     known = known || hits;
+    if (hits)
+      allowed = r.method == std::string_view("GET") ? "GET, HEAD" : r.method;
     if (hits && (request.method == r.method ||
                  (request.method == "HEAD" && std::string_view(r.method) == "GET")))
       route = &r;
@@ -262,7 +267,8 @@ static std::optional<ApiError> refusal(const HttpRequest &request, const KnownRo
                         "there is nothing at this path; docs/serving/serving.md lists the routes",
                     .code = "unknown_route"};
   if (!route)
-    return ApiError{.status = 405, .message = "this path does not take this method"};
+    return ApiError{
+        .status = 405, .message = "this path does not take this method", .allow = allowed};
   return std::nullopt;
 }
 
@@ -281,6 +287,9 @@ Service::Refused Service::check(HttpRequest &request) const {
   else if (route.body && !isJson(request.contentType))
     out.error = {.status = 415,
                  .message = "a body is JSON: its Content-Type must be application/json"};
+  else if (route.body && !request.contentEncoding.empty() && request.contentEncoding != "identity")
+    out.error = {.status = 415,
+                 .message = "a body is sent as it is: its Content-Encoding may be identity alone"};
   else if ((route.body && draining_) || (route.model && !model()))
     out.error = notReady(draining_);
   return out;

@@ -51,6 +51,10 @@ std::variant<std::string, ApiError> detokenize(const json::value &body, const Mo
   std::vector<int32_t> ids;
   if (!f.ids("tokens", ids) && !f.error())
     f.fail("tokens", "there are no tokens");
+  for (const int32_t id : ids)
+    if (id < 0 || id >= model.vocabulary())
+      f.fail("tokens", "tokens has " + std::to_string(id) + "; the model's ids go from 0 to " +
+                           std::to_string(model.vocabulary() - 1));
   f.finish();
   if (f.error())
     return *f.error();

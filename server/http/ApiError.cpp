@@ -30,6 +30,15 @@ std::string bodyOf(const ApiError &error) {
   return w.take();
 }
 
+/// The field that a message begins with: "top_p is 2; ..", "logit_bias names token 9; ..".
+static std::string fieldOf(const std::string &message, const char *otherwise) {
+  const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_");
+  const std::string_view behind = std::string_view(message).substr(std::min(end, message.size()));
+  return end > 0 && (behind.starts_with(" is ") || behind.starts_with(" names "))
+             ? message.substr(0, end)
+             : otherwise;
+}
+
 ApiError errorOf(rt::Refusal refusal, const rt::Status &status) {
   using rt::Refusal;
   ApiError error{.message = status.message()};
@@ -47,15 +56,19 @@ ApiError errorOf(rt::Refusal refusal, const rt::Status &status) {
   case Refusal::Prompt:
     error.param = "prompt";
     break;
+  case Refusal::Vocabulary:
+    error.param = error.message.starts_with("stop token") ? "stop_token_ids" : "prompt";
+    break;
   case Refusal::MaxTokens:
-    error.param = "max_tokens";
+    error.param = fieldOf(error.message, "max_tokens");
     break;
   case Refusal::Stop:
     error.param = "stop";
     break;
-  case Refusal::None:
-  case Refusal::Vocabulary:
   case Refusal::Sampling:
+    error.param = fieldOf(error.message, "");
+    break;
+  case Refusal::None:
     break;
   }
   return error;

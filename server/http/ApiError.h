@@ -13,6 +13,7 @@ struct ApiError {
   std::string param = {}; ///< the field of the body; empty: none, or not one alone
   std::string code = {};  ///< for programs; empty: none
   int retryAfter = 0;     ///< seconds, of a request that may be sent again; 0: says nothing
+  std::string allow = {}; ///< the methods that the path takes, of a request with another one
 
   /// "invalid_request_error" and others, by the status.
   const char *type() const;

@@ -56,13 +56,23 @@ Connection::~Connection() { set_.remove(this); }
 
 //===-- requests ----------------------------------------------------------------------------===//
 
+/// The path of a request's target, which proxies may send as http://HOST/PATH?QUERY.
+static std::string pathOf(std::string_view target) {
+  target = target.substr(0, target.find('?'));
+  if (target.starts_with('/') || target.find("://") == target.npos)
+    return std::string(target);
+  target.remove_prefix(target.find("://") + 3);
+  const size_t slash = target.find('/');
+  return slash == target.npos ? "/" : std::string(target.substr(slash));
+}
+
 static HttpRequest requestOf(http::request<http::string_body> &&message) {
   HttpRequest out;
   auto text = [](auto view) { return std::string(view.data(), view.size()); };
   out.method = text(message.method_string());
-  out.path = text(message.target());
-  out.path.resize(std::min(out.path.find('?'), out.path.size()));
+  out.path = pathOf({message.target().data(), message.target().size()});
   out.contentType = text(message[http::field::content_type]);
+  out.contentEncoding = text(message[http::field::content_encoding]);
   out.authorization = text(message[http::field::authorization]);
   out.requestId = text(message["X-Request-Id"]);
   out.traceParent = text(message["traceparent"]);
@@ -95,6 +105,7 @@ void Connection::readNext() {
   if (closed_)
     return;
   idle_ = true;
+  skipEmptyLines();
   if (set_.service.draining() && buffer_.size() == 0)
     return close();
   if (buffer_.size() > 0) // any number of requests may be there: none begins within the one before
@@ -105,8 +116,15 @@ void Connection::readNext() {
                             if (error)
                               return self->close();
                             self->buffer_.commit(bytes);
-                            self->readHead();
+                            self->skipEmptyLines();
+                            self->buffer_.size() > 0 ? self->readHead() : self->readNext();
                           });
+}
+
+/// Some clients send one behind a body.
+void Connection::skipEmptyLines() {
+  const std::string_view there(static_cast<const char *>(buffer_.data().data()), buffer_.size());
+  buffer_.consume(std::min(there.find_first_not_of("\r\n"), there.size()));
 }
 
 /// Gives the parser what has come: most requests are there with the first read, and need no other
@@ -148,7 +166,7 @@ void Connection::headIsRead() {
   if (hasBody) {
     if (std::optional<HttpResponse> response = set_.service.refuse(head))
       return refuse(std::move(*response));
-    if (beast::iequals(message[http::field::expect], "100-continue")) {
+    if (chunked_ && beast::iequals(message[http::field::expect], "100-continue")) {
       net::async_write(stream_, net::buffer("HTTP/1.1 100 Continue\r\n\r\n", 25),
                        [self = shared_from_this()](beast::error_code error, size_t) {
                          error ? self->close() : self->readBody();

@@ -63,6 +63,7 @@ public:
 
 private:
   void readNext();
+  void skipEmptyLines();
   boost::beast::error_code feedParser();
   void readHead();
   void headIsRead();
@@ -89,7 +90,8 @@ private:
   std::string queued_, sending_; ///< to be written, and being written
   std::vector<std::function<void()>> written_, writing_;
   std::function<void()> gone_;
-  bool keepAlive_ = false, chunked_ = false, isHead_ = false;
+  bool keepAlive_ = false, isHead_ = false;
+  bool chunked_ = false;  ///< the client speaks HTTP/1.1: a stream is sent in chunks
   bool idle_ = true;      ///< between requests
   bool last_ = false;     ///< behind what is queued the answer ends
   bool watching_ = false; ///< for the client's end

@@ -18,6 +18,7 @@ struct HttpRequest {
   std::string body = {};
   /// Of the headers.
   std::string contentType = {}, authorization = {}, requestId = {}, traceParent = {};
+  std::string contentEncoding = {};
   std::optional<Trace> trace = {};                  ///< none: it is not traced
   std::chrono::steady_clock::time_point begun = {}; ///< when the service had it
 };

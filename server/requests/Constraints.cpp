@@ -4,6 +4,7 @@
 
 #include "runtime/text/TextGeneration.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace gpt2c::serve {
@@ -144,6 +145,8 @@ void readConstraints(Fields &f, const Model &model, GenerationRequest &r) {
     f.fail("allowed_token_ids", "allowed_token_ids is empty: no token could be chosen");
   std::vector<std::string> words;
   f.texts("bad_words", words, kMostWords);
+  if (std::ranges::count(words, ""))
+    return f.fail("bad_words", "bad_words has an empty text");
   if (!words.empty() && !model.tokenizer())
     return f.fail("bad_words", "bad_words need a tokenizer, and the plan has none");
   if (!words.empty())

@@ -164,6 +164,27 @@ TEST_F(HttpServerTest, ARequestMayComeInPieces) {
   expectNothingLeft();
 }
 
+// As other servers take them: an empty line in front, a whole address for a path, and who speaks
+// HTTP/1.0 is not told to continue.
+TEST_F(HttpServerTest, RequestsOfUnusualForms) {
+  open();
+  const std::string body = R"({"prompt": "abc", "max_tokens": 3})";
+  const std::string bytes = "\r\n\r\nGET http://a:1/health?b HTTP/1.1\r\n\r\n\r\n"
+                            "HEAD https://a HTTP/1.1\r\n\r\n"
+                            "POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
+                            "Expect: 100-continue\r\nContent-Length: " +
+                            std::to_string(body.size()) + "\r\n\r\n";
+  tcp::socket socket = connect();
+  net::write(socket, net::buffer(bytes));
+  net::write(socket, net::buffer(body));
+  std::string got;
+  boost::system::error_code error;
+  net::read(socket, net::dynamic_buffer(got), error);
+  EXPECT_EQ(countOf(got, "200"), 3) << got;
+  EXPECT_EQ(countOf(got, "100"), 0) << got;
+  expectNothingLeft();
+}
+
 TEST_F(HttpServerTest, ADrainEndsWhatIsIdle) {
   open();
   std::vector<tcp::socket> idle;

@@ -197,8 +197,8 @@ TEST_F(ServiceTest, WhatCannotWorkIsSaid) {
            {R"({"prompt": [[]]})", "400 prompt: the prompt is empty"},
            {R"({"prompt": ["a", 1]})", "400 prompt: prompt must be"},
            {R"({"prompt": [1, 2.5]})", "400 prompt: prompt must be"},
-           {R"({"prompt": [999]})", "400 token 1 is 999"},
-           {R"({"prompt": [-1]})", "400 token 1 is -1"},
+           {R"({"prompt": [999]})", "400 prompt: token 1 is 999"},
+           {R"({"prompt": [-1]})", "400 prompt: token 1 is -1"},
            {R"({"prompt": ""})", "400 prompt: the prompt is empty"},
            {R"({"prompt": "a", "max_tokens": 500})",
             "400 max_tokens: a prompt of 1 token and 500 new tokens are more than the plan's "
@@ -207,14 +207,15 @@ TEST_F(ServiceTest, WhatCannotWorkIsSaid) {
             "400 max_tokens: max_tokens must be an integer"},
            {R"({"prompt": "a", "max_tokens": "9"})", "400 max_tokens: max_tokens must be"},
            {R"({"prompt": "a", "max_tokens": 0})", "400 max_tokens: max_tokens of 0 leaves"},
-           {R"({"prompt": "a", "temperature": -1})", "400 temperature is -1"},
+           {R"({"prompt": "a", "temperature": -1})", "400 temperature: temperature is -1"},
            {R"({"prompt": "a", "top_p": "x"})", "400 top_p: top_p must be a number"},
            {R"({"prompt": "a", "logprobs": 21})", "400 logprobs: logprobs must be"},
            {R"({"prompt": "a", "n": 0})", "400 n: n must be"},
            {R"({"prompt": "a", "stop": [1]})", "400 stop: stop must be"},
            {R"({"prompt": "a", "stop": ""})", "400 stop: a stop string is empty"},
            {R"({"prompt": "a", "logit_bias": {"x": 1}})", "400 logit_bias: logit_bias must be"},
-           {R"({"prompt": "a", "logit_bias": {"900": 1}})", "400 logit_bias names token 900"},
+           {R"({"prompt": "a", "logit_bias": {"900": 1}})",
+            "400 logit_bias: logit_bias names token 900"},
            {R"({"prompt": "a", "stream_options": {}})",
             "400 stream_options: stream_options belong"},
            {R"({"prompt": "a", "stream": true, "stream_options": {"x": 1}})",
@@ -236,12 +237,14 @@ TEST_F(ServiceTest, WhatCannotWorkIsSaid) {
             "400 structured_outputs: structured_outputs: there is no field 'html'"},
            {R"({"prompt": "a", "structured_outputs": {"regex": "a{9,1}"}})",
             "400 structured_outputs: "},
-           {R"({"prompt": "a", "min_tokens": 17})", "400 max_tokens: min_tokens is 17"},
+           {R"({"prompt": "a", "min_tokens": 17})", "400 min_tokens: min_tokens is 17"},
            {R"({"prompt": "a", "allowed_token_ids": []})",
             "400 allowed_token_ids: allowed_token_ids is empty"},
            {R"({"prompt": "a", "allowed_token_ids": [900]})",
-            "400 allowed_token_ids names token 900"},
+            "400 allowed_token_ids: allowed_token_ids names token 900"},
            {R"({"prompt": "a", "bad_words": [1]})", "400 bad_words: bad_words must be"},
+           {R"({"prompt": "a", "bad_words": [""]})", "400 bad_words: bad_words has an empty"},
+           {R"({"prompt": "a", "stop_token_ids": [900]})", "400 stop_token_ids: stop token 1 is"},
            {R"({"prompt": "a", "cache_salt": 7})", "400 cache_salt: cache_salt must be"},
            {R"({"prompt": "a", "best_of": 2})", "400 best_of: best_of is not supported"},
            {R"({"prompt": "a", "suffix": "b"})", "400 suffix: suffix is not supported"},
@@ -269,6 +272,8 @@ TEST_F(ServiceTest, WhatCannotWorkIsSaid) {
     const std::string got = refusal("/v1/chat/completions", c.body);
     EXPECT_TRUE(got.starts_with(c.refusal)) << c.body << ": " << got;
   }
+  EXPECT_TRUE(refusal("/detokenize", R"({"tokens": [65, 260]})")
+                  .starts_with("400 tokens: tokens has 260; the model's ids go from 0 to 259"));
   EXPECT_EQ(answer(post("/v1/completions", {{"prompt", "a"}, {"model", "alias"}})).status, 200);
   expectNoLeak();
 }
@@ -326,6 +331,17 @@ TEST_F(ServiceTest, Routes) {
                     .authorization = "Bearer secret"})
                 .status,
             415);
+  EXPECT_EQ(answer({.method = "POST",
+                    .path = "/tokenize",
+                    .body = "{}",
+                    .contentType = "application/json",
+                    .authorization = "Bearer secret",
+                    .contentEncoding = "gzip"})
+                .status,
+            415);
+  const auto headers = answer({.method = "PUT", .path = "/v1/models"}).headers;
+  EXPECT_TRUE(
+      std::ranges::count(headers, std::pair<std::string, std::string>("Allow", "GET, HEAD")));
   service_->setModel(nullptr);
   EXPECT_EQ(status("GET", "/health"), 503);
   EXPECT_EQ(status("GET", "/metrics"), 200);
