@@ -2,8 +2,8 @@
 """bench-cpu.py FOLDER WORK: the CPU device beside ONNX Runtime, in one run.
 
 FOLDER is a checkpoint (config.json, safetensors) of a Llama-like model. WORK keeps what is made of
-it once: an export with past keys and values for ONNX Runtime, and our plans in fp32, w8a16 and
-w8a8. Each round measures every one of them, so that all see the machine as it is; the table has
+it once: an export with past keys and values for ONNX Runtime, and our plans in fp32, bf16, w8a16
+and w8a8. Each round measures every one of them, so that all see the machine as it is; the table has
 the least time of the rounds, ms, and ours divided by ONNX Runtime's of the same round, the median.
 Needs gpt2c and gpt2c-bench in PATH, and torch, transformers, onnxscript and onnxruntime."""
 import argparse
@@ -18,7 +18,8 @@ import numpy as np
 
 CASES = {"1 sequence": (1, 1, 32), "8 sequences": (8, 1, 32), "prompt of 32": (1, 32, 0),
          "prompt of 512": (1, 512, 0)}  # sequences, new tokens, tokens before
-PLANS = {"fp32": [], "w8a16": ["--quantize=w8a16"], "w8a8": ["--quantize=w8a8"]}
+PLANS = {"fp32": ["--precision=fp32"], "bf16": ["--precision=bf16"], "w8a16": ["--quantize=w8a16"],
+         "w8a8": ["--quantize=w8a8"]}
 
 
 def export(folder, path):
@@ -98,7 +99,7 @@ def main():
     for name, flags in PLANS.items():
         if not (args.work / f"{name}.plan").exists():
             subprocess.run(["gpt2c", args.folder, "-o", args.work / f"{name}.plan", "--max-batch=8",
-                            "--gpu-arch=none", "--precision=fp32", "--verify=off", *flags],
+                            "--gpu-arch=none", "--verify=off", *flags],
                            check=True)
     other = peer(model, args.threads)
     print("| | ONNX Runtime | " + " | ".join(PLANS) + " |\n|---|---:|" + "---:|" * len(PLANS))

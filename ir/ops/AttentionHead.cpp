@@ -66,7 +66,9 @@ static void softmaxRow(T *scores, int64_t keys, int64_t s, ScoreForm<T> form, Vi
   std::fill_n(scores, begin, hidden);
   std::fill(scores + end, scores + keys, T(0));
   for (int64_t j = begin; j < end; ++j)
-    scores[j] = form.capped(scores[j]);
+    scores[j] *= form.scale;
+  for (int64_t j = begin; form.softCap != 0 && j < end; ++j)
+    scores[j] = form.softCap * std::tanh(scores[j] / form.softCap);
   for (int64_t j = begin; form.bias && j < end; ++j)
     scores[j] += form.bias[s * form.row + j * form.key];
   for (int64_t j = begin; visible.mask && j < end; ++j)

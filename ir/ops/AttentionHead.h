@@ -5,7 +5,6 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -54,11 +53,6 @@ template <typename T> struct ScoreForm {
   T scale, softCap = 0;
   const T *bias = nullptr; ///< bias(s, j) at bias + s * row + j * key; null: nothing
   int64_t row = 0, key = 0;
-
-  T capped(T score) const {
-    const T x = score * scale;
-    return softCap != 0 ? softCap * std::tanh(x / softCap) : x;
-  }
 };
 /// As the attributes of `op` say.
 template <typename T> ScoreForm<T> scoreForm(const Op &op) {
