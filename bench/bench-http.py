@@ -429,8 +429,9 @@ class Bench:
 
         def ask(server, texts, count):
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            ids = json.loads(server.get("/v1/models")[1])["data"][0]["vocab_size"] or 50000
             for _ in range(count):
-                body = json.dumps({"input": [[draw.randrange(50000) for _ in range(tokens)]
+                body = json.dumps({"input": [[draw.randrange(ids) for _ in range(tokens)]
                                              for _ in range(texts)], "encoding_format": "base64"})
                 connection.request("POST", "/v1/embeddings", body,
                                    {"Content-Type": "application/json"})
