@@ -14,6 +14,10 @@ namespace gpt2c {
 
 llvm::Expected<std::unique_ptr<Module>> importCheckpoint(llvm::StringRef folder,
                                                          const ImportOptions &options) {
+  if (!options.inputs.empty())
+    return makeError(ExitCode::Usage, "the input '" + options.inputs.front().first +
+                                          "' cannot be set: '" + folder +
+                                          "' is a checkpoint, whose one input is the token ids");
   const std::string path = inFolder(folder, "config.json");
   auto text = readFile(path);
   if (!text)
