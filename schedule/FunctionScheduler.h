@@ -25,9 +25,9 @@ public:
 private:
   /// What neighbours a product takes into its launch.
   struct Neighbours {
-    LinearProblem own;     ///< the product by itself
-    LinearProblem problem; ///< with its norm and its gate
-    Op *norm = nullptr, *gate = nullptr, *rope = nullptr;
+    ProductSite site;                          ///< of norm and end those that are taken
+    LinearProblem problem = site.own;          ///< with them
+    const RowStatistics *statistics = nullptr; ///< of the rows of its norm, where they are left
     std::vector<NearMiss> misses = {};
   };
 
@@ -38,15 +38,13 @@ private:
   // Products
   void product(Op &op);
   Neighbours neighboursOf(Op &product) const;
-  /// The product with its gate, and with the norm before it where there is one, by what is known of
-  /// the statistics of its rows.
-  LinearProblem fused(LinearProblem p, const Op &product, const Op *norm, bool gate) const;
   /// Whether a kernel that ends with what stands behind a product takes longer than the product and
   /// a launch of that.
   bool isEndDearer(const LinearProblem &p, const LinearProblem &ended) const;
-  /// Whether the product's kernel ends with its gate, its rotation; else it is a miss, and null.
-  void gateOf(Op &product, Neighbours &n) const;
-  void ropeOf(Neighbours &n) const;
+  /// Whether attention turns the rows that the rotation turns.
+  bool isTurnedByReader(const Op &rotation) const;
+  /// Whether the product's kernel ends with what stands behind it; else that is a miss, and null.
+  void takeEnd(Neighbours &n) const;
   void linear(Op &op, LinearGroup group, Neighbours neighbours);
   /// How a product with int8 weights comes to its result; why it cannot, or nothing.
   std::optional<std::string> int8(Op &op, LinearGroup &group) const;

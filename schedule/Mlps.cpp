@@ -21,14 +21,14 @@ bool FunctionScheduler::mlp(Op &hidden, Neighbours &neighbours) {
     return false;
   const Value *bias1 = hidden.operand(Bias), *bias2 = output->operand(Bias),
               *residual = output->operand(Residual);
-  MlpProblem p{.hidden = problems_.linear(hidden), .output = problems_.linear(*output)};
+  MlpProblem p{.hidden = neighbours.site.own, .output = problems_.linear(*output)};
   p.activation = *activationNamed(hidden.stringAttr("activation"));
   p.biases = isConstant(bias1) && isConstant(bias2) && bias1->type.dtype == bias2->type.dtype;
   if (p.biases)
     p.biasType = scalarOf(bias1);
   p.residual = !hidden.operand(Residual) && residual && !isReadInPlace(residual) &&
                residual->type.dtype == DType::F16 && output->stringAttr("activation") == "none";
-  p.norm = neighbours.norm && isFoldedNorm(*neighbours.norm);
+  p.norm = neighbours.site.norm && neighbours.site.normed.plainNorm;
   if (const Op *attention = stateAttention(*output, false))
     std::tie(p.heads, p.headDim) = headsOf(*attention);
   const std::vector<MlpCandidate> list = candidatesOf(kernels_.mlp, p, p);

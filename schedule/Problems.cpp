@@ -33,14 +33,6 @@ static bool hasNormSums(const Op &product, const Op &norm) {
           isConstant(norm.operand(Norm::Bias)));
 }
 
-LinearProblem Problems::withNorm(LinearProblem p, const Op &product, const Op &norm) const {
-  p.fused.norm = normOf(norm);
-  p.fused.gain = scalarOf(norm.operand(ops::LayerNorm::Scale));
-  p.fused.plainNorm = isFoldedNorm(norm);
-  p.fused.normSums = hasNormSums(product, norm);
-  return p;
-}
-
 bool takesInt8Weights(const Op &product) {
   using enum ops::QuantizedLinear::Operand;
   return product.is(OpCode::QuantizedLinear) && product.operand(X)->type.dtype != DType::I8 &&
@@ -58,43 +50,35 @@ Op *Problems::normBefore(const Op &product) const {
              : nullptr;
 }
 
-Op *Problems::gateBehind(const Op &product) const {
+Op *Problems::onlyReader(const Op &product) const {
   const Value *y = product.result(0);
-  Op *gate = y->uses().size() == 1 ? y->uses()[0].op : nullptr;
   const bool floats =
       product.is(OpCode::Linear) || (takesInt8Weights(product) && product.intAttr("x_group") < 0);
-  // Where it pays depends on the number of rows.
-  if (batchInvariant() || !gate || !gate->is(OpCode::Gated) || !gate->boolAttr("interleaved") ||
-      !floats || residualOf(product) || !hasKernelTypes(product) ||
-      y->type.dtype != gate->result()->type.dtype || product.stringAttr("activation") != "none" ||
+  // Where it pays depends on the number of rows: in a batch-invariant plan each version would choose
+  // by itself.
+  if (batchInvariant() || !y->hasOneUse() || !floats || residualOf(product) ||
+      !hasKernelTypes(product) || product.stringAttr("activation") != "none" ||
       !product.operand(ops::Linear::W)->type.isStatic())
     return nullptr;
-  return gate;
+  return y->uses()[0].op;
 }
 
-Op *Problems::ropeBehind(const Op &product) const {
-  using enum ops::Rope::Operand;
-  const Value *y = product.result(0);
-  Op *rope = y->hasOneUse() ? y->uses()[0].op : nullptr;
-  const bool floats =
-      product.is(OpCode::Linear) || (takesInt8Weights(product) && product.intAttr("x_group") < 0);
-  // In a batch-invariant plan each version would choose by itself.
-  if (batchInvariant() || !rope || !rope->is(OpCode::Rope) || y->uses()[0].operand != X ||
-      !floats || residualOf(product) || !hasKernelTypes(product) ||
-      product.stringAttr("activation") != "none" ||
-      !product.operand(ops::Linear::W)->type.isStatic())
-    return nullptr;
-  const Value *cos = rope->operand(Cos);
-  const bool pairs = rope->boolAttr("interleaved") && !rope->boolAttr("to_halves") &&
-                     rope->intAttr("head_dim") % 2 == 0;
-  return pairs && hasKernelTypes(*rope) && rope->hasUses() && cos->type.shape[0].constant() &&
-                 cos->type.shape[1].constant()
-             ? rope
-             : nullptr;
-}
-
-bool Problems::isNormOfGate(const Op &product) const {
-  return gateBehind(product) && maximum(leading(product.operand(ops::Linear::X))) <= 64;
+ProductSite Problems::site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends) const {
+  ProductSite s{.own = linear(product), .norm = normBefore(product)};
+  if (s.norm) {
+    s.normed.norm = normOf(*s.norm);
+    s.normed.gain = scalarOf(s.norm->operand(ops::LayerNorm::Scale));
+    s.normed.plainNorm = isFoldedNorm(*s.norm);
+    s.normed.normSums = hasNormSums(product, *s.norm);
+  }
+  Op *reader = onlyReader(product);
+  for (const ProductEnd *form : ends)
+    if (reader && form->fits(*reader, product)) {
+      s.end = reader;
+      s.form = form;
+      s.normOfEnd = s.own.rows <= form->normRows;
+    }
+  return s;
 }
 
 Value *lengthOf(const Op &op) {

@@ -6,6 +6,18 @@
 
 namespace gpt2c {
 
+/// A product and what its kernel may compute beside it, whatever kernels there are.
+struct ProductSite {
+  LinearProblem own;                ///< the product by itself
+  LinearFusions normed = {};        ///< what the norm before it is; none where there is no norm
+  Op *norm = nullptr;               ///< before it
+  Op *end = nullptr;                ///< behind it
+  const ProductEnd *form = nullptr; ///< what `end` is
+  /// The norm is for the kernels that compute the end. A wide product is no vocabulary then; but of
+  /// more rows a launch of the norm takes no longer.
+  bool normOfEnd = false;
+};
+
 class Problems {
 public:
   Problems(const SymbolBounds &bounds, const ScheduleOptions &options)
@@ -17,28 +29,19 @@ public:
 
   /// A product with weights of constant size.
   LinearProblem linear(const Op &product) const;
-  /// The same with the norm that stands before it.
-  LinearProblem withNorm(LinearProblem p, const Op &product, const Op &norm) const;
+  /// The same, and what stands around it.
+  ProductSite site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends) const;
   /// Without what quantises the value, and without what turns queries and keys.
   AttentionProblem attention(const Op &op) const;
   /// Of attention over pages whose sizes are constant.
   PagedProblem paged(const Op &op) const;
 
-  /// The norm before a product that may be computed with it, whatever kernels there are; null: none
-  /// may.
-  Op *normBefore(const Op &product) const;
-  /// The gated behind a product that its kernel may apply, whatever kernels there are; null: none
-  /// may. Its columns have to be interleaved, and nothing else reads them.
-  Op *gateBehind(const Op &product) const;
-  /// The rotation behind a product that its kernel may apply, whatever kernels there are; null:
-  /// none may. Pairs have to be neighbours and stay so, and nothing else reads what the product
-  /// gives.
-  Op *ropeBehind(const Op &product) const;
-  /// Whether the norm is for the kernels that apply the gate behind the product. A wide product is
-  /// no vocabulary then; but of 65 and more rows a launch of the norm takes no longer.
-  bool isNormOfGate(const Op &product) const;
-
 private:
+  Op *normBefore(const Op &product) const;
+  /// The op behind a product that its kernel may compute, whatever kernels there are: nothing else
+  /// reads what the product gives. Null: none may.
+  Op *onlyReader(const Op &product) const;
+
   const SymbolBounds &bounds_;
   const ScheduleOptions &options_;
 };

@@ -29,13 +29,6 @@ struct NearMiss {
   std::string why;
 };
 
-/// The statistics of rows that a kernel leaves beside them, for a norm that later products take out
-/// of their sums: that many parts of so many columns each
-/// (templates/linear/parts/row_statistics.cuh).
-struct RowStatistics {
-  int parts = 0, width = 0;
-};
-
 /// How a product with int8 weights comes to its result.
 struct Int8Product {
   /// Its rows: floats that a kernel reads as they are, int8 as they come, or quantised in front of
@@ -55,8 +48,7 @@ struct Int8Product {
 struct LinearGroup {
   Op *product = nullptr;
   Op *norm = nullptr;           ///< of its rows, that its kernel computes or takes out of the sums
-  Op *gate = nullptr;           ///< that its epilogue ends with
-  Op *rope = nullptr;           ///< the same
+  Op *end = nullptr;            ///< behind it, that its epilogue ends with: problem.fused.end
   bool residualInPlace = false; ///< its residual is a gather_last: it reads where that comes from
   std::string what = {};        ///< ops and epilogue: "layer_norm+linear+bias"
   LinearProblem problem;

@@ -66,6 +66,22 @@ bool LinearFamily::statisticsPay(const LinearProblem &p, const LinearProblem &be
   return !with || !without || !left || !notLeft || *with + *left <= *without + *notLeft;
 }
 
+LinearProblem LinearFamily::fused(LinearProblem p, const LinearFusions &norm,
+                                  const RowStatistics *statistics, ProductEndKind end) const {
+  p.fused.end = end;
+  if (norm.norm == NormKind::None)
+    return p;
+  p.fused.norm = norm.norm;
+  p.fused.gain = norm.gain;
+  p.fused.plainNorm = norm.plainNorm;
+  p.fused.normSums = norm.normSums;
+  if (statistics && wantsNormStatistics(p)) {
+    p.fused.normParts = statistics->parts;
+    p.fused.normWidth = statistics->width;
+  }
+  return p;
+}
+
 std::string LinearFamily::refusal(const LinearProblem &p) const {
   const LinearKernel *taken = leader(p);
   if (!taken)

@@ -14,9 +14,13 @@ using LinearCandidate = Candidate<LinearProblem, LinearLaunch>;
 /// All of them, in order of preference.
 class LinearFamily {
 public:
-  explicit LinearFamily(llvm::ArrayRef<const LinearKernel *> kernels = {}) : kernels_(kernels) {}
+  explicit LinearFamily(llvm::ArrayRef<const LinearKernel *> kernels = {},
+                        llvm::ArrayRef<const ProductEnd *> ends = {})
+      : kernels_(kernels), ends_(ends) {}
 
   llvm::ArrayRef<const LinearKernel *> kernels() const { return kernels_; }
+  /// What epilogues may end with.
+  llvm::ArrayRef<const ProductEnd *> ends() const { return ends_; }
   /// Every kernel and configuration that may compute a product with all that is fused into it; the
   /// first is the choice of the cost model. None: it has no kernel like that.
   std::vector<LinearCandidate> candidates(const LinearProblem &p) const;
@@ -33,6 +37,10 @@ public:
   /// front of that takes more for leaving them: `before` is that product. Where there is no model
   /// of one of the four it does.
   bool statisticsPay(const LinearProblem &p, const LinearProblem &before) const;
+  /// A product with a norm and an end; the norm by the statistics of its rows where there are some
+  /// and the kernel that is taken wants them.
+  LinearProblem fused(LinearProblem p, const LinearFusions &norm, const RowStatistics *statistics,
+                      ProductEndKind end = ProductEndKind::None) const;
   /// Why no kernel does all of it: the word of the kernel that is taken for the plain product.
   std::string refusal(const LinearProblem &p) const;
 
@@ -40,6 +48,7 @@ private:
   std::optional<double> leastMicroseconds(const LinearProblem &p) const;
 
   llvm::ArrayRef<const LinearKernel *> kernels_;
+  llvm::ArrayRef<const ProductEnd *> ends_;
 };
 
 } // namespace gpt2c

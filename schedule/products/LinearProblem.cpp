@@ -29,8 +29,8 @@ LinearAbilities LinearProblem::wants() const {
       .addIf(int8.group > 0, RowGroups)
       .addIf(int8.yGroup > 0, ResultGroups)
       .addIf(fused.rowScales, RowScales)
-      .addIf(fused.gate, Gate)
-      .addIf(fused.rotation, Rotation)
+#define PRODUCT_END(Name, ...) .addIf(fused.end == ProductEndKind::Name, Name)
+#include "schedule/products/ProductEnds.def"
       .addIf(fused.statistics, Statistics)
       .addIf(fused.best, Best)
       .addIf(batchInvariant, AnyRows);

@@ -4,6 +4,7 @@
 #include "schedule/Abilities.h"
 #include "schedule/Scalar.h"
 #include "schedule/Target.h"
+#include "schedule/products/ProductEnd.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -66,6 +67,13 @@ struct Int8Rows {
   bool halfBias = false;    ///< a bias in fp16 is added
 };
 
+/// The statistics of rows that a kernel leaves beside them, for a norm that later products take out
+/// of their sums: that many parts of so many columns each
+/// (templates/linear/parts/row_statistics.cuh).
+struct RowStatistics {
+  int parts = 0, width = 0;
+};
+
 /// What a kernel is to do beside the product.
 struct LinearFusions {
   NormKind norm = NormKind::None;   ///< of x
@@ -75,9 +83,8 @@ struct LinearFusions {
   int normParts = 0, normWidth = 0; ///< statistics of x that the epilogue folds the norm in with
   bool statistics = false;          ///< leave those of y
   bool best = false;                ///< leave the largest elements of y
-  bool gate = false;                ///< the epilogue ends with a gate: y has n / 2 columns
-  bool rotation = false;            ///< the epilogue ends with the rotation of pairs of columns
   bool rowScales = false;           ///< int8 rows: apply their scales, not the epilogue
+  ProductEndKind end = ProductEndKind::None; ///< that the epilogue ends with
 };
 
 inline const Target &targetOf(const LinearShape &s) { return s.target; }
@@ -93,7 +100,7 @@ struct LinearProblem : LinearShape {
   LinearAbilities wants() const;
 
   /// The epilogue takes neighbouring columns together.
-  bool hasPairs() const { return fused.gate || fused.rotation; }
+  bool hasPairs() const { return infoOf(fused.end).pairs; }
   bool hasNorm() const { return fused.norm != NormKind::None; }
   LinearProblem plain() const {
     LinearProblem p = *this;

@@ -8,21 +8,6 @@
 
 namespace gpt2c {
 
-LinearProblem FunctionScheduler::fused(LinearProblem p, const Op &product, const Op *norm,
-                                       bool gate) const {
-  p.fused.gate = gate;
-  if (!norm)
-    return p;
-  p = problems_.withNorm(p, product, *norm);
-  if (!kernels_.linear.wantsNormStatistics(p))
-    return p;
-  if (const RowStatistics *statistics = statisticsOf(norm->operand(ops::LayerNorm::X))) {
-    p.fused.normParts = statistics->parts;
-    p.fused.normWidth = statistics->width;
-  }
-  return p;
-}
-
 bool FunctionScheduler::isEndDearer(const LinearProblem &p, const LinearProblem &ended) const {
   const std::vector<LinearCandidate> with = kernels_.linear.candidates(ended),
                                      without = kernels_.linear.candidates(p);
@@ -34,66 +19,56 @@ bool FunctionScheduler::isEndDearer(const LinearProblem &p, const LinearProblem 
          *with.front().microseconds > *without.front().microseconds + launch + traffic;
 }
 
+bool FunctionScheduler::isTurnedByReader(const Op &end) const {
+  const Op &reader = *end.result()->uses()[0].op;
+  std::vector<NearMiss> unused;
+  return reader.is(OpCode::AppendAttention) && !isPaged(reader) &&
+         fusedRope(reader, problems_.attention(reader), unused) == &end;
+}
+
 FunctionScheduler::Neighbours FunctionScheduler::neighboursOf(Op &product) const {
-  const LinearProblem own = problems_.linear(product);
-  Neighbours n{.own = own,
-               .problem = own,
-               .norm = problems_.normBefore(product),
-               .gate = problems_.gateBehind(product),
-               .rope = problems_.ropeBehind(product)};
-  if (n.norm) {
-    const LinearProblem plain = fused(n.own, product, n.norm, false);
-    if ((problems_.isNormOfGate(product) &&
-         kernels_.linear.computes(fused(n.own, product, n.norm, true))) ||
-        kernels_.linear.computes(plain)) {
-      n.problem = plain;
+  Neighbours n{.site = problems_.site(product, kernels_.linear.ends())};
+  ProductSite &site = n.site;
+  n.statistics = site.norm ? statisticsOf(site.norm->operand(ops::LayerNorm::X)) : nullptr;
+  const LinearFamily &family = kernels_.linear;
+  if (site.norm) {
+    const LinearProblem normed = family.fused(site.own, site.normed, n.statistics);
+    if ((site.normOfEnd &&
+         family.computes(family.fused(site.own, site.normed, n.statistics, site.form->kind))) ||
+        family.computes(normed)) {
+      n.problem = normed;
     } else {
-      n.misses.push_back({"norm", kernels_.linear.refusal(plain)});
-      n.norm = nullptr;
+      n.misses.push_back({"norm", family.refusal(normed)});
+      site.norm = nullptr;
+      site.normed = {};
     }
   }
-  if (n.gate)
-    gateOf(product, n);
-  if (n.rope)
-    ropeOf(n);
+  if (site.end && (site.form->kind != ProductEndKind::Rotation || !isTurnedByReader(*site.end)))
+    takeEnd(n);
+  else
+    site.end = nullptr;
   return n;
 }
 
-void FunctionScheduler::gateOf(Op &product, Neighbours &n) const {
-  const LinearProblem whole = fused(n.own, product, n.norm, true);
-  LinearProblem p = n.problem, gated = whole;
-  if (!kernels_.linear.computes(p) && !kernels_.linear.computes(gated))
-    for (LinearProblem *each : {&p, &gated}) // int8 weights that become floats first
+void FunctionScheduler::takeEnd(Neighbours &n) const {
+  const LinearFamily &family = kernels_.linear;
+  const ProductEndKind kind = n.site.form->kind;
+  const LinearProblem whole = family.fused(n.site.own, n.site.normed, n.statistics, kind);
+  LinearProblem p = n.problem, ended = whole;
+  if (!family.computes(p) && !family.computes(ended))
+    for (LinearProblem *each : {&p, &ended}) // int8 weights that become floats first
       static_cast<LinearShape &>(*each) = each->widened();
-  const bool none = kernels_.linear.candidates(gated).empty();
-  if (none || isEndDearer(p, gated)) {
-    n.misses.push_back({"gate", none ? kernels_.linear.refusal(gated)
-                                     : "the product and a launch of the gate are faster"});
-    n.gate = nullptr;
+  const bool none = family.candidates(ended).empty();
+  if (!none && !isEndDearer(p, ended)) {
+    n.problem = whole;
     return;
   }
-  n.problem = whole;
-}
-
-void FunctionScheduler::ropeOf(Neighbours &n) const {
-  const Op &reader = *n.rope->result()->uses()[0].op;
-  std::vector<NearMiss> unused;
-  if (reader.is(OpCode::AppendAttention) && !isPaged(reader) &&
-      fusedRope(reader, problems_.attention(reader), unused) == n.rope) {
-    n.rope = nullptr; // attention turns what it reads
-    return;
-  }
-  LinearProblem p = n.problem;
-  if (!kernels_.linear.computes(p)) // int8 weights that become floats first
-    static_cast<LinearShape &>(p) = p.widened();
-  LinearProblem turned = p;
-  turned.fused.rotation = true;
-  const bool none = kernels_.linear.candidates(turned).empty();
-  if (none || isEndDearer(p, turned)) {
-    n.misses.push_back({"rope", none ? kernels_.linear.refusal(turned)
-                                     : "the product and a launch of the rotation are faster"});
-    n.rope = nullptr;
-  }
+  const ProductEndInfo &info = infoOf(kind);
+  n.misses.push_back(
+      {info.word.str(),
+       none ? family.refusal(ended)
+            : ("the product and a launch of the " + info.noun + " are faster").str()});
+  n.site.end = nullptr;
 }
 
 void FunctionScheduler::product(Op &op) {
@@ -105,15 +80,15 @@ void FunctionScheduler::product(Op &op) {
   if (!op.operand(ops::Linear::W)->type.isStatic())
     return refuse("the size of its weights is not constant");
   Neighbours n = neighboursOf(op);
-  if (n.norm)
-    inFront_[&op] = n.norm;
-  if (linearOp && !n.gate && !n.rope && mlp(op, n))
+  const ProductSite &site = n.site;
+  if (site.norm)
+    inFront_[&op] = site.norm;
+  if (linearOp && !site.end && mlp(op, n))
     return;
-  LinearGroup group{
-      .product = &op, .norm = n.norm, .gate = n.gate, .rope = n.rope, .problem = n.own};
+  LinearGroup group{.product = &op, .norm = site.norm, .end = site.end, .problem = site.own};
   if (!linearOp) {
-    group.problem.fused.gate = n.gate != nullptr;
-    group.problem.fused.rotation = n.rope != nullptr;
+    if (site.end)
+      group.problem.fused.end = site.form->kind;
     if (auto why = int8(op, group)) {
       set(op, {RefusedGroup{&op, *why}});
       return;
@@ -123,22 +98,18 @@ void FunctionScheduler::product(Op &op) {
 }
 
 /// The op, its epilogue, and what comes before it: "layer_norm+linear+bias".
-static std::string nameOf(const LinearGroup &g) {
+static std::string nameOf(const LinearGroup &g, const ProductEnd *form) {
   const Op &op = *g.product;
   std::string what = op.info().mnemonic.str();
   const unsigned bias =
       op.is(OpCode::Linear) ? unsigned(ops::Linear::Bias) : unsigned(ops::QuantizedLinear::Bias);
   if (op.operand(bias))
     what += "+bias";
-  if (g.gate)
-    what += "+" + g.gate->stringAttr("activation") + " gate";
-  else if (op.stringAttr("activation") != "none")
+  if (op.stringAttr("activation") != "none")
     what += "+" + op.stringAttr("activation");
   if (residualOf(op))
     what += "+residual";
-  if (g.rope)
-    what += "+rope";
-  return what;
+  return g.end ? what + form->name(*g.end) : what;
 }
 
 /// What tuning files call a product: all that the choice of its kernel depends on.
@@ -164,7 +135,7 @@ static bool hasGreedyChoice(const Value *v) {
 void FunctionScheduler::addWishes(LinearGroup &group, std::vector<NearMiss> &misses) const {
   LinearProblem &p = group.problem;
   const LinearFamily &family = kernels_.linear;
-  if (group.gate || group.rope)
+  if (group.end)
     return;
   LinearProblem statistics = p.plain(), largest = p.plain();
   statistics.fused.statistics = largest.fused.best = true;
@@ -180,15 +151,15 @@ void FunctionScheduler::addWishes(LinearGroup &group, std::vector<NearMiss> &mis
 }
 
 void FunctionScheduler::linear(Op &op, LinearGroup group, Neighbours neighbours) {
-  group.what = nameOf(group);
+  group.what = nameOf(group, neighbours.site.form);
   const bool integers = group.int8 && group.int8->integers;
   if (integers) {
     group.choice.key = choiceKey(group) + int8Key(group);
     return choose(std::move(group), std::move(neighbours.misses));
   }
-  group.problem =
-      group.int8 ? fused(group.problem, op, group.norm, group.gate) : neighbours.problem;
-  group.problem.fused.rotation = group.rope != nullptr;
+  group.problem = group.int8 ? kernels_.linear.fused(group.problem, neighbours.site.normed,
+                                                     neighbours.statistics, group.problem.fused.end)
+                             : neighbours.problem;
   if (group.norm)
     group.what = (group.norm->info().mnemonic + llvm::Twine("+") + group.what).str();
   group.choice.key = choiceKey(group);
@@ -215,7 +186,7 @@ size_t FunctionScheduler::chosen(const LinearGroup &group,
 
 void FunctionScheduler::choose(LinearGroup group, std::vector<NearMiss> misses) {
   const LinearProblem &p = group.problem;
-  Op &op = *group.product, &at = group.gate ? *group.gate : group.rope ? *group.rope : op;
+  Op &op = *group.product, &at = group.end ? *group.end : op;
   std::vector<LinearCandidate> list = kernels_.linear.candidates(p);
   if (&at != &op)
     setFused(op);

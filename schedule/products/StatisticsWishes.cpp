@@ -28,11 +28,14 @@ const Type *StatisticsWishes::normedWeights(const Value *v) const {
       continue;
     for (const Use &use : norm.op->result()->uses()) {
       const Op &product = *use.op;
-      if (use.operand != ops::Linear::X || !isProduct(product) || !problems_.normBefore(product))
+      if (use.operand != ops::Linear::X || !isProduct(product) ||
+          !product.operand(ops::Linear::W)->type.isStatic())
         continue;
-      LinearProblem p = problems_.withNorm(problems_.linear(product), product, *norm.op);
-      p.fused.gate = problems_.isNormOfGate(product);
-      if (kernels_.wantsNormStatistics(p) && pays(v, p))
+      const ProductSite site = problems_.site(product, kernels_.ends());
+      LinearProblem p = site.own.with(site.normed);
+      if (site.normOfEnd)
+        p.fused.end = site.form->kind;
+      if (site.norm && kernels_.wantsNormStatistics(p) && pays(v, p))
         return &product.operand(ops::Linear::W)->type;
     }
   }

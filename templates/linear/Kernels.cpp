@@ -1,6 +1,7 @@
 #include "templates/linear/Kernels.h"
 
 #include "ir/ops/QuantizedProduct.h"
+#include "templates/linear/ends/EpilogueEnd.h"
 #include "templates/linear/parts/TmaTiles.h"
 #include "templates/linear/ring/LinearRing.h"
 #include "templates/linear/rows/LinearRows.h"
@@ -15,7 +16,7 @@ const LinearFamily &linearFamily() {
 #include "templates/linear/Kernels.def"
 #undef LINEAR_KERNEL
   };
-  static const LinearFamily family{llvm::ArrayRef(kernels)};
+  static const LinearFamily family{llvm::ArrayRef(kernels), productEnds()};
   return family;
 }
 
@@ -129,10 +130,8 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
       f.statistics = true;
     else if (word == "best")
       f.best = true;
-    else if (word == "gate")
-      f.gate = true;
-    else if (word == "rope")
-      f.rotation = true;
+    else if (const ProductEndKind end = endNamed(word); end != ProductEndKind::None)
+      f.end = end;
     else if (word == "residual")
       int8.residual = true;
     // What epilogues have is a matter of no kernel.

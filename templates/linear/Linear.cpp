@@ -3,36 +3,11 @@
 
 #include "templates/generic/GenericLowerings.h"
 #include "templates/linear/Mlp.h"
+#include "templates/linear/ends/EpilogueEnd.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 namespace gpt2c {
-
-/// The rotation that the epilogue ends with.
-static EpilogueStage rotation(const LinearGroup &g, ArgList &args) {
-  using enum ops::Rope::Operand;
-  const Op &rope = *g.rope;
-  Value *cos = rope.operand(Cos), *positions = rope.operand(Positions);
-  const Shape &shape = rope.operand(X)->type.shape;
-  const int headDim = int(rope.intAttr("head_dim")), heads = int(rope.intAttr("heads"));
-  args.in("cosines", cos)
-      .in("sines", rope.operand(Sin))
-      .in("positions", positions)
-      .i32("places", cos->type.shape[0])
-      .i32("rowsOfSequence", shape[1]);
-  const bool first = positions->type.rank() == 1; // of each sequence's first token
-  const bool shared = !first && positions->type.shape[0] == Dim(1) && shape[0] != Dim(1);
-  EpilogueRotation r{.stored = scalarOf(rope.result()),
-                     .table = scalarOf(cos),
-                     .position = positions->type.dtype,
-                     .headDim = headDim,
-                     .pairs = int(*cos->type.shape[1].constant()),
-                     .columns = heads ? heads * headDim : int(g.problem.n),
-                     .of = first    ? EpilogueRotation::OfFirst
-                           : shared ? EpilogueRotation::OfSequence
-                                    : EpilogueRotation::OfRows};
-  return {.kind = EpilogueStage::Rotate, .rotation = r};
-}
 
 /// What is added to the sums and rows: the stages of the epilogue and their operands by name.
 static void addEpilogue(const LinearGroup &g, ArgList &args, Epilogue &epilogue, Value *bias,
@@ -43,14 +18,11 @@ static void addEpilogue(const LinearGroup &g, ArgList &args, Epilogue &epilogue,
     epilogue.push_back({EpilogueStage::AddBias, scalarOf(bias)});
     args.in(operandName(), bias);
   }
-  const Activation a = *activationNamed((g.gate ? g.gate : g.product)->stringAttr("activation"));
-  if (g.gate)
-    epilogue.push_back({EpilogueStage::Gate, Scalar::F32,
-                        a == Activation::None ? EpilogueStage::Gate : stageOf(a)});
-  else if (a != Activation::None)
+  if (const Activation a = *activationNamed(g.product->stringAttr("activation"));
+      a != Activation::None)
     epilogue.push_back({stageOf(a)});
-  if (g.rope)
-    epilogue.push_back(rotation(g, args));
+  if (g.end)
+    epilogue.push_back(endOf(g.problem.fused.end).stage(g, args));
   if (!residual)
     return;
   const std::string name = operandName();
@@ -71,9 +43,7 @@ llvm::Expected<LinearCall> linearCall(const LinearGroup &g, ArgList &args, Epilo
   const bool plain = op.is(OpCode::Linear);
   Value *x = g.norm ? g.norm->operand(ops::LayerNorm::X) : op.operand(ops::Linear::X),
         *w = op.operand(ops::Linear::W),
-        *y = g.gate   ? g.gate->result()
-             : g.rope ? g.rope->result()
-                      : op.result(0),
+        *y = g.end ? g.end->result() : op.result(0),
         *bias =
             op.operand(plain ? unsigned(ops::Linear::Bias) : unsigned(ops::QuantizedLinear::Bias)),
         *residual = residualOf(op);

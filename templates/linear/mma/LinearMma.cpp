@@ -54,7 +54,7 @@ std::vector<LinearMmaConfig> configs(const LinearProblem &p) {
 std::string refusal(const LinearProblem &p) {
   if (p.x != Scalar::I8)
     return "";
-  if (p.fused.gate)
+  if (p.fused.end == ProductEndKind::Gate)
     return "a gate of int8 rows";
   if (std::string why = int8Refusal(p); !why.empty())
     return why;

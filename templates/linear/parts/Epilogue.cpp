@@ -1,49 +1,15 @@
 // The text of an epilogue's struct.
-#include "templates/linear/parts/Epilogue.h"
+#include "templates/linear/ends/EpilogueEnd.h"
+#include "templates/linear/parts/EpilogueWriter.h"
 
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
 
-namespace {
-
-/// The parts of the struct that its stages add to.
-class EpilogueWriter {
-public:
-  explicit EpilogueWriter(KernelWriter &w) : w_(w) {
-    w.include("templates/linear/parts/epilogue.cuh");
-  }
-
-  void stage(const EpilogueStage &stage);
-  std::string finish(llvm::StringRef n);
-
-private:
-  using Kind = EpilogueStage::Kind;
-
-  std::string nextOperand() { return "e" + std::to_string(operands_++); }
-  /// A member of the struct; `value` initialises it.
-  void field(const llvm::Twine &type, const llvm::Twine &name, llvm::StringRef value);
-  /// `function` of epilogue:: on the values v.
-  void apply(const llvm::Twine &call) { body_ += ("    epilogue::" + call + ";\n").str(); }
-  /// Applies the operand e by `function`; `load` reads it at e + `from`.
-  void operand(const EpilogueStage &stage, llvm::StringRef function, llvm::StringRef load,
-               const llvm::Twine &from);
-  /// One for each column: may be prefetched, and staged in shared memory.
-  void column(const EpilogueStage &stage, llvm::StringRef function);
-  void matrix(const EpilogueStage &stage, llvm::StringRef function) {
-    operand(stage, function, "loadFloats", " + row * n + col");
-  }
-  void lastRows(const EpilogueStage &stage);
-  void quantise(llvm::StringRef type, Given given);
-  void gate(Kind activation);
-  void rotate(const EpilogueRotation &rotation);
-
-  KernelWriter &w_;
-  int operands_ = 0, columns_ = 0;
-  std::string fields_, values_, loaded_, loads_, body_, prefetches_, staged_, traits_;
-  std::string rotation_, stored_, angles_; ///< of a rotation behind the struct
-};
+EpilogueWriter::EpilogueWriter(KernelWriter &w) : w_(w) {
+  w.include("templates/linear/parts/epilogue.cuh");
+}
 
 void EpilogueWriter::field(const llvm::Twine &type, const llvm::Twine &name,
                            llvm::StringRef value) {
@@ -57,7 +23,7 @@ void EpilogueWriter::operand(const EpilogueStage &stage, llvm::StringRef functio
   field(type, e, w_.declare(type, e));
   loaded_ += "    float " + e + "[V];\n";
   loads_ += ("    " + load + "<V>(" + e + from + ", o." + e + ");\n").str();
-  apply(function + "(v, o." + e + ")");
+  apply(function + "(v, o." + llvm::Twine(e) + ")");
 }
 
 void EpilogueWriter::column(const EpilogueStage &stage, llvm::StringRef function) {
@@ -83,8 +49,7 @@ void EpilogueWriter::quantise(llvm::StringRef type, Given given) {
   body_ += "    given.apply(v);\n";
 }
 
-/// The function of epilogue:: that a stage of an activation calls.
-static llvm::StringRef functionOf(EpilogueStage::Kind activation) {
+std::string functionOf(EpilogueStage::Kind activation) {
   switch (activation) {
 #define ACTIVATION(Name, inIr, function, ...)                                                      \
   case EpilogueStage::Name:                                                                        \
@@ -98,30 +63,8 @@ static llvm::StringRef functionOf(EpilogueStage::Kind activation) {
   }
 }
 
-void EpilogueWriter::gate(Kind activation) {
-  traits_ += "  using Gated = void;\n  using Paired = void;\n";
-  body_ += "    float g[maxInt(1, V / 2)];\n";
-  apply("gates(v, g)");
-  if (activation != Kind::Gate)
-    apply(functionOf(activation) + "(g)");
-  apply("gated(v, g)");
-}
-
-void EpilogueWriter::rotate(const EpilogueRotation &r) {
-  w_.include("templates/linear/parts/rotation.cuh");
-  constexpr llvm::StringLiteral positions[] = {"OfRows", "OfSequence", "OfFirst"};
-  rotation_ = llvm::formatv("epilogue::Rotation<{0}, {1}, {2}, {3}, {4}, epilogue::Positions::{5}>",
-                            cudaType(r.table), cudaType(r.position), r.headDim, r.pairs, r.columns,
-                            positions[r.of])
-                  .str();
-  stored_ = cudaType(r.stored).str();
-  const std::string table = ("const " + cudaType(r.table) + " *").str(),
-                    position = ("const " + cudaType(r.position) + " *").str();
-  for (const char *name : {"cosines", "sines"})
-    angles_ += w_.declare(table, name) + ", ";
-  angles_ += w_.declare(position, "positions") + ", ";
-  for (const char *name : {"places", "rowsOfSequence"})
-    angles_ += w_.declare("int", name) + ", ";
+void EpilogueWriter::wrapIn(llvm::StringRef outer, std::string types, std::string values) {
+  outer_ = {outer.str(), std::move(types), std::move(values)};
 }
 
 void EpilogueWriter::stage(const EpilogueStage &stage) {
@@ -149,10 +92,10 @@ void EpilogueWriter::stage(const EpilogueStage &stage) {
 #define HALVES(Name, ...) case Kind::Name:
 #include "ir/Activations.def"
     return apply(functionOf(stage.kind) + "(v)");
-  case Kind::Gate:
-    return gate(stage.ofGate);
-  case Kind::Rotate:
-    return rotate(stage.rotation);
+#define PRODUCT_END(Name, ...)                                                                     \
+  case Kind::Name:                                                                                 \
+    return end##Name.write(*this, stage);
+#include "schedule/products/ProductEnds.def"
   case Kind::QuantiseByScale:
     return quantise("ByScale", Given::Scale);
   case Kind::QuantiseByScaleAndZero:
@@ -180,12 +123,10 @@ std::string EpilogueWriter::finish(llvm::StringRef n) {
             "(*shared)[W], int col0, int count, int thread, int threads) {\n" +
             staged_ + "  }\n};\n");
   const std::string made = name + "{" + values_ + n.str() + "}";
-  return rotation_.empty() ? made
-                           : "epilogue::Turned<" + name + ", " + rotation_ + ", " + stored_ + ">{" +
-                                 made + ", {" + angles_ + "}}";
+  return outer_.type.empty() ? made
+                             : outer_.type + "<" + name + ", " + outer_.types + ">{" + made + ", " +
+                                   outer_.values + "}";
 }
-
-} // namespace
 
 EpilogueStage::Kind stageOf(Activation a) {
   switch (a) {

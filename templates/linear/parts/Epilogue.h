@@ -35,8 +35,9 @@ struct EpilogueStage {
 #define ACTIVATION(Name, ...) Name,
 #define HALVES(Name, ...) Name,
 #include "ir/Activations.def"
-    Gate,   ///< last: columns 2 i of the product, activated, gate columns 2 i + 1
-    Rotate, ///< last: columns 2 i and 2 i + 1 are pairs of heads, as `rotation` says
+    // last: what stands behind the product
+#define PRODUCT_END(Name, ...) Name,
+#include "schedule/products/ProductEnds.def"
     // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)
     QuantiseByScale,
     QuantiseByScaleAndZero
@@ -44,7 +45,7 @@ struct EpilogueStage {
   Kind kind;
   Scalar operand = Scalar::F32;   ///< AddBias, AddMatrix, MulMatrix, AddLastRows
   Kind ofGate = Gate;             ///< Gate: its activation; Gate for none
-  EpilogueRotation rotation = {}; ///< Rotate
+  EpilogueRotation rotation = {}; ///< Rotation
 };
 constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleByValue; }
 using Epilogue = std::vector<EpilogueStage>;

@@ -247,7 +247,7 @@ template <typename Config> static bool inLines(const Config &) { return false; }
 // leave in lines a warp reads parts of lines of the tables, and these twice.
 template <typename Config> static double withRotation(const Config &c, const LinearProblem &p) {
   const double cost = tmaCost(c, p);
-  if (!p.fused.rotation)
+  if (p.fused.end != ProductEndKind::Rotation)
     return cost;
   const int64_t blocks = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn);
   const double waves = double(divideCeilSigned(blocks, p.target.multiprocessors)),
@@ -278,7 +278,7 @@ static bool takesGate(const LinearTmaPersistentConfig &c) {
 /// Those of tmaTiles that can do all that is wanted beside.
 static std::vector<TmaTile> tilesOf(const LinearProblem &p) {
   std::vector<TmaTile> list = tmaTiles(p);
-  if (p.fused.gate)
+  if (p.fused.end == ProductEndKind::Gate)
     llvm::erase_if(list, [](const TmaTile &tile) {
       return !std::visit([](const auto &c) { return takesGate(c); }, tile);
     });

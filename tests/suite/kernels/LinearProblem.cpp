@@ -30,7 +30,7 @@ static double apply(const EpilogueStage &stage, double v, double operand) {
   case EpilogueStage::Tanh:
     return std::tanh(v);
   case EpilogueStage::Gate: // of pairs, see gatePairs and turnPairs
-  case EpilogueStage::Rotate:
+  case EpilogueStage::Rotation:
     return v;
   case EpilogueStage::QuantiseByScale:
     return givenInteger(Given::Scale, v);
@@ -78,7 +78,7 @@ Problem::Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilo
       operands.push_back(
           run.input(run.normal(stage.kind == EpilogueStage::AddBias ? s.n : (size_t)s.m * s.n),
                     stage.operand));
-  if (!epilogue.empty() && epilogue.back().kind == EpilogueStage::Rotate) {
+  if (!epilogue.empty() && epilogue.back().kind == EpilogueStage::Rotation) {
     rotation = epilogue.back().rotation;
     const size_t angles = size_t(places) * rotation->pairs;
     cosines = run.input(run.normal(angles), rotation->table);

@@ -152,7 +152,7 @@ inline Epilogue rotate(Scalar stored, int headDim, int pairs, int turned,
                      .pairs = pairs,
                      .columns = turned * headDim,
                      .of = of};
-  return {{.kind = EpilogueStage::Rotate, .rotation = r}};
+  return {{.kind = EpilogueStage::Rotation, .rotation = r}};
 }
 inline Epilogue biasRotate(Scalar t, Epilogue rotate) {
   rotate.insert(rotate.begin(), {EpilogueStage::AddBias, t});

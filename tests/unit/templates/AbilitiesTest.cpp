@@ -55,7 +55,7 @@ LinearProblem linearProblem(Choices &c) {
   f.normWidth = int(s.k / 8);
   f.statistics = c.of(4) == 0;
   f.best = c.of(4) == 0;
-  f.gate = c.of(4) == 0;
+  f.end = c.of(4) == 0 ? ProductEndKind::Gate : ProductEndKind::None;
   f.rowScales = x == Scalar::I8 && c.coin();
   p.int8.group = x == Scalar::I8 && c.coin() ? 128 : 0;
   return p;
