@@ -5,46 +5,6 @@
 
 namespace gpt2c {
 
-llvm::StringRef cudaType(DType t) {
-  switch (t) {
-  case DType::F32:
-    return "float";
-  case DType::F16:
-    return "__half";
-  case DType::BF16:
-    return "__nv_bfloat16";
-  case DType::F64:
-    return "double";
-  case DType::I8:
-    return "signed char";
-  case DType::U8:
-    return "unsigned char";
-  case DType::I32:
-    return "int";
-  case DType::I64:
-    return "i64";
-  case DType::Bool:
-    return "Truth";
-  }
-  return "";
-}
-
-llvm::StringRef cudaType(Scalar s) {
-  switch (s) {
-  case Scalar::F32:
-    return cudaType(DType::F32);
-  case Scalar::F16:
-    return cudaType(DType::F16);
-  case Scalar::BF16:
-    return cudaType(DType::BF16);
-  case Scalar::I8:
-    return cudaType(DType::I8);
-  case Scalar::I32:
-    return cudaType(DType::I32);
-  }
-  return "";
-}
-
 KernelWriter::KernelWriter(llvm::StringRef name, llvm::StringRef header, llvm::StringRef function)
     : function_(function) {
   kernel_.name = name.str();

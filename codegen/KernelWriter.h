@@ -11,8 +11,7 @@
 namespace gpt2c {
 
 /// How a kernel stores elements of a type: "float", "__half", "Truth" for bool.
-llvm::StringRef cudaType(DType t);
-llvm::StringRef cudaType(Scalar s);
+constexpr llvm::StringRef cudaType(DType t) { return infoOf(t).device; }
 inline const char *cudaBool(bool b) { return b ? "true" : "false"; }
 
 class KernelWriter {

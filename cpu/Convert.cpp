@@ -4,20 +4,16 @@
 #include "runtime/plan/KvLayout.h"
 
 #include <cstring>
+#include <iterator>
 
 namespace gpt2c {
 
 // The enumerators of both sides are in one order.
-static_assert(int(DType::F32) == int(plan::DType::F32) &&
-              int(DType::F16) == int(plan::DType::F16) &&
-              int(DType::BF16) == int(plan::DType::BF16) &&
-              int(DType::F64) == int(plan::DType::F64) && int(DType::I8) == int(plan::DType::I8) &&
-              int(DType::U8) == int(plan::DType::U8) && int(DType::I32) == int(plan::DType::I32) &&
-              int(DType::I64) == int(plan::DType::I64) &&
-              int(DType::Bool) == int(plan::DType::Bool));
+#define DTYPE(Name, ...) static_assert(int(DType::Name) == int(plan::DType::Name));
+#include "ir/DTypes.def"
 /// Whether rows of a KV state have the same bytes on both sides.
 static constexpr bool statesAgree() {
-  for (int t = 0; t <= int(DType::Bool); ++t)
+  for (size_t t = 0; t < std::size(dtypeInfos); ++t)
     if (kvScaleBytes(DType(t)) != rt::kvScaleBytes(plan::DType(t)))
       return false;
   return true;

@@ -110,4 +110,8 @@ private:
   mutable uint64_t hash_ = 0; // 0: not known
 };
 
+/// Calls f with a pointer to the elements of `t`, which is quantised: values of a type that converts
+/// to float.
+template <typename F> void withSteps(const Tensor &t, F f) { f(t.data<int8_t>()); }
+
 } // namespace gpt2c

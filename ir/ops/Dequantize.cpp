@@ -5,7 +5,7 @@ namespace gpt2c {
 
 static llvm::Error inferDequantize(InferContext &c) {
   using enum ops::Dequantize::Operand;
-  if (c.dtype(Q) != DType::I8 || c.rank(Q) == 0)
+  if (!isQuantised(c.dtype(Q)) || c.rank(Q) == 0)
     return c.error("expects rows of i8");
   if (auto group = scaleGroup(c, Q, Scale); !group)
     return group.takeError();
@@ -26,8 +26,10 @@ static llvm::Error evalDequantize(EvalContext &c) {
   std::vector<float> scales = floatElements(scale);
   return dispatchFloat(c, out.dtype(), [&](auto tag) -> llvm::Error {
     using T = decltype(tag);
-    for (int64_t i = 0, n = q.count(); i < n; ++i)
-      out.data<T>()[i] = T(q.data<int8_t>()[i]) * T(scales[i / size]);
+    withSteps(q, [&](const auto *steps) {
+      for (int64_t i = 0, n = q.count(); i < n; ++i)
+        out.data<T>()[i] = T(steps[i]) * T(scales[i / size]);
+    });
     return llvm::Error::success();
   });
 }

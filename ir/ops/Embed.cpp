@@ -5,7 +5,7 @@ namespace gpt2c {
 
 static llvm::Error inferEmbed(InferContext &c) {
   using enum ops::Embed::Operand;
-  const bool integers = c.dtype(Tokens) == DType::I8;
+  const bool integers = isQuantised(c.dtype(Tokens));
   if (c.rank(Ids) != 2 || !isInteger(c.dtype(Ids)) || c.rank(Tokens) != 2 ||
       (!isFloat(c.dtype(Tokens)) && !integers))
     return c.error("expects ids[b, s] of integers and tokens[V, D] of i8 or floating-point "

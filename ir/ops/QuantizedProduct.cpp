@@ -18,8 +18,11 @@ using ops::QuantizedLinear::X, ops::QuantizedLinear::W, ops::QuantizedLinear::WS
 
 llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
   bool integers = c.dtype(X) == DType::I8;
-  if ((!integers && !isFloat(c.dtype(X))) || c.dtype(W) != DType::I8)
+  const bool asItIs = !integers && !c.has(XScale) && c.op().intAttr("x_group") == -1;
+  if ((!integers && !isFloat(c.dtype(X))) || !isQuantised(c.dtype(W)))
     return c.error("expects x of i8 or floating-point elements and w of i8");
+  if (c.dtype(W) != DType::I8 && !asItIs)
+    return c.error("w of " + dtypeName(c.dtype(W)) + " takes x as it is");
   if (c.rank(X) == 0 || c.rank(W) != 2 || c.rank(WScale) != 2)
     return c.error("expects x[..., K], w[N, K] and w_scale[N, groups]");
   if (auto k = c.unify(c.shape(X).back(), c.shape(W)[1]); !k)
@@ -187,12 +190,15 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOpera
     T *y = out.data<T>();
     int64_t wGroup = s.k / wGroups;
     if (x.dtype() != DType::I8 && !c.has(XScale) && c.op().intAttr("x_group") < 0) {
-      const Matrix<const int8_t> weights{w.data<int8_t>(), s.k, true};
-      const RowScales scales{wScale.data(), wGroups, wGroup};
-      if constexpr (std::is_same_v<T, float>)
-        storedProduct({x.data<T>(), s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
-      else
-        rowProduct<T>({x.data<T>(), s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
+      withSteps(w, [&](const auto *steps) {
+        using W = std::remove_cvref_t<decltype(*steps)>;
+        const Matrix<const W> weights{steps, s.k, true};
+        const RowScales scales{wScale.data(), wGroups, wGroup};
+        if constexpr (std::is_same_v<T, float>)
+          storedProduct<W>({x.data<T>(), s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
+        else
+          rowProduct<T, W>({x.data<T>(), s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
+      });
     } else {
       QuantizedRows rows = quantizedRows<T>(c, s);
       llvm::ArrayRef<int32_t> offset;

@@ -251,14 +251,17 @@ template <typename T> void addPart(const RowPart<T, T> &p, CpuLevel level) {
 }
 
 template void dotPart(const RowPart<float, float> &, CpuLevel);
-template void dotPart(const RowPart<float, int8_t> &, CpuLevel);
 template void dotPart(const RowPart<float, Half> &, CpuLevel);
 template void dotPart(const RowPart<float, BFloat> &, CpuLevel);
 template void dotPart(const RowPart<double, double> &, CpuLevel);
-template void dotPart(const RowPart<double, int8_t> &, CpuLevel);
-template void widenRows(Matrix<const int8_t>, int64_t, int64_t, RowScales, float *, CpuLevel);
 template void widenRows(Matrix<const Half>, int64_t, int64_t, RowScales, float *, CpuLevel);
 template void widenRows(Matrix<const BFloat>, int64_t, int64_t, RowScales, float *, CpuLevel);
+#define ROW_STEPS(W)                                                                               \
+  template void dotPart(const RowPart<float, W> &, CpuLevel);                                      \
+  template void dotPart(const RowPart<double, W> &, CpuLevel);                                     \
+  template void widenRows(Matrix<const W>, int64_t, int64_t, RowScales, float *, CpuLevel);
+ALL_ROW_STEPS
+#undef ROW_STEPS
 template void addPart(const RowPart<float, float> &, CpuLevel);
 template void addPart(const RowPart<double, double> &, CpuLevel);
 

@@ -11,6 +11,9 @@ constexpr int64_t partOfK = 1024;
 /// Sums that elements of K are dealt to.
 template <typename T> constexpr int lanesOf = 64 / sizeof(T);
 
+/// ROW_STEPS(W) for each quantised W.
+#define ALL_ROW_STEPS ROW_STEPS(int8_t)
+
 /// Columns [first, end) of C; of B the rows, where it is transposed, or columns.
 template <typename T, typename W> struct RowPart {
   Matrix<const T> a;

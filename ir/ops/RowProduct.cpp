@@ -38,14 +38,14 @@ void rowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, in
   });
 }
 
-template <typename T>
-void rowProduct(Matrix<const T> a, Matrix<const int8_t> b, RowScales scales, Matrix<T> c, int64_t m,
+template <typename T, typename W>
+void rowProduct(Matrix<const T> a, Matrix<const W> b, RowScales scales, Matrix<T> c, int64_t m,
                 int64_t n, int64_t k, CpuLevel level) {
   if (k == 0)
     for (int64_t i = 0; i < m; ++i)
       std::fill_n(c.data + i * c.stride, n, T(0));
-  cutColumns(RowPart<T, int8_t>{a, b, c, m, 0, n, k, false, scales},
-             [&](const RowPart<T, int8_t> &part) { dotPart(part, level); });
+  cutColumns(RowPart<T, W>{a, b, c, m, 0, n, k, false, scales},
+             [&](const RowPart<T, W> &part) { dotPart(part, level); });
 }
 
 template <typename W>
@@ -66,9 +66,11 @@ template void rowProduct(Matrix<const float>, Matrix<const float>, Matrix<float>
                          int64_t, bool, CpuLevel);
 template void rowProduct(Matrix<const double>, Matrix<const double>, Matrix<double>, int64_t,
                          int64_t, int64_t, bool, CpuLevel);
-template void rowProduct(Matrix<const float>, Matrix<const int8_t>, RowScales, Matrix<float>,
-                         int64_t, int64_t, int64_t, CpuLevel);
-template void rowProduct(Matrix<const double>, Matrix<const int8_t>, RowScales, Matrix<double>,
-                         int64_t, int64_t, int64_t, CpuLevel);
+#define ROW_STEPS(W)                                                                               \
+  template void rowProduct(Matrix<const float>, Matrix<const W>, RowScales, Matrix<float>,         \
+                           int64_t, int64_t, int64_t, CpuLevel);                                   \
+  template void rowProduct(Matrix<const double>, Matrix<const W>, RowScales, Matrix<double>,       \
+                           int64_t, int64_t, int64_t, CpuLevel);
+ALL_ROW_STEPS
 
 } // namespace gpt2c

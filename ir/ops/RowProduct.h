@@ -39,11 +39,11 @@ template <typename T>
 void rowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n, int64_t k,
                 bool accumulate, CpuLevel level = machineLevel());
 
-/// C[m, n] = A[m, k] (scales B)[n, k]^T with B in int8: the order of rowProduct(), in which parts
-/// end where groups do too and are multiplied by their scale and added by a fused multiply-add. K
-/// is a multiple of the group.
-template <typename T>
-void rowProduct(Matrix<const T> a, Matrix<const int8_t> b, RowScales scales, Matrix<T> c, int64_t m,
+/// C[m, n] = A[m, k] (scales B)[n, k]^T with B quantised, W int8_t or another that withSteps()
+/// gives: the order of rowProduct(), in which parts end where groups do too and are multiplied by
+/// their scale and added by a fused multiply-add. K is a multiple of the group.
+template <typename T, typename W>
+void rowProduct(Matrix<const T> a, Matrix<const W> b, RowScales scales, Matrix<T> c, int64_t m,
                 int64_t n, int64_t k, CpuLevel level = machineLevel());
 
 /// C[m, n] = A[m, k] B[n, k]^T with B in half precision, which is widened: the bits of

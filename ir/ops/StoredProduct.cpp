@@ -60,10 +60,11 @@ void bfloatProduct(Matrix<const float> a, Matrix<const BFloat> b, Matrix<float> 
                           {c.data + whole, c.stride}, m, n - whole, k);
 }
 
-void storedProduct(Matrix<const float> a, Matrix<const int8_t> b, RowScales scales, Matrix<float> c,
+template <typename W>
+void storedProduct(Matrix<const float> a, Matrix<const W> b, RowScales scales, Matrix<float> c,
                    int64_t m, int64_t n, int64_t k) {
   if (isForRows(m) || k == 0)
-    rowProduct(a, b, scales, c, m, n, k);
+    rowProduct<float, W>(a, b, scales, c, m, n, k);
   else
     widenedProduct(a, b, scales, c, m, n, k);
 }
@@ -72,5 +73,10 @@ template void storedProduct(Matrix<const float>, Matrix<const Half>, Matrix<floa
                             int64_t, int64_t);
 template void storedProduct(Matrix<const float>, Matrix<const BFloat>, Matrix<float>, int64_t,
                             int64_t, int64_t);
+#define ROW_STEPS(W)                                                                               \
+  template void storedProduct(Matrix<const float>, Matrix<const W>, RowScales, Matrix<float>,      \
+                              int64_t, int64_t, int64_t);
+ALL_ROW_STEPS
+#undef ROW_STEPS
 
 } // namespace gpt2c

@@ -61,6 +61,9 @@ uint16_t floatToBfloat(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/// Whether elements are numbers by themselves, without scales.
+bool isComputed(plan::DType t) { return t <= plan::DType::Bool; }
+
 /// Calls f(load), where load(i) gives element i of `t` as a double or an int64_t.
 template <typename F> auto withLoad(const HostTensor &t, F f) {
   switch (t.dtype) {
@@ -79,7 +82,7 @@ template <typename F> auto withLoad(const HostTensor &t, F f) {
     return f([v = t.values<uint8_t>()](size_t i) { return int64_t(v[i]); });
   case plan::DType::I32:
     return f([v = t.values<int32_t>()](size_t i) { return int64_t(v[i]); });
-  case plan::DType::I64:
+  default:
     break;
   }
   return f([v = t.values<int64_t>()](size_t i) { return v[i]; });
@@ -107,6 +110,9 @@ template <typename T, typename V> bool storeInteger(T &to, V value) {
 Result<HostTensor> convert(HostTensor tensor, plan::DType to) {
   if (tensor.dtype == to)
     return tensor;
+  for (plan::DType t : {tensor.dtype, to})
+    if (!isComputed(t))
+      return Status(Code::Usage, std::string("tensors of ") + dtypeName(t) + " are not converted");
   HostTensor out(to, tensor.shape);
   size_t n = static_cast<size_t>(out.count());
   std::optional<size_t> bad;
@@ -139,7 +145,7 @@ Result<HostTensor> convert(HostTensor tensor, plan::DType to) {
       return integers(out.values<uint8_t>());
     case plan::DType::I32:
       return integers(out.values<int32_t>());
-    case plan::DType::I64:
+    default:
       return integers(out.values<int64_t>());
     }
   });

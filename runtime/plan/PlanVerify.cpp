@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -49,47 +50,23 @@ std::string inQuotes(std::string_view text) {
   return out + (text.size() > 80 ? "...'" : "'");
 }
 
+namespace {
+struct DTypeInfo {
+  const char *name;
+  uint64_t bytes;
+};
+/// In the order of plan::DType.
+constexpr DTypeInfo dtypes[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f64", 8}, {"i8", 1},
+                                {"u8", 1},  {"i32", 4}, {"i64", 8},  {"bool", 1}};
+static_assert(std::size(dtypes) == size_t(plan::DType::MAX) + 1);
+} // namespace
+
 uint64_t dtypeBytes(plan::DType dtype) {
-  switch (dtype) {
-  case plan::DType::F64:
-  case plan::DType::I64:
-    return 8;
-  case plan::DType::F32:
-  case plan::DType::I32:
-    return 4;
-  case plan::DType::F16:
-  case plan::DType::BF16:
-    return 2;
-  case plan::DType::I8:
-  case plan::DType::U8:
-  case plan::DType::Bool:
-    return 1;
-  }
-  return 0;
+  return dtype <= plan::DType::MAX ? dtypes[size_t(dtype)].bytes : 0;
 }
 
 const char *dtypeName(plan::DType dtype) {
-  switch (dtype) {
-  case plan::DType::F32:
-    return "f32";
-  case plan::DType::F16:
-    return "f16";
-  case plan::DType::BF16:
-    return "bf16";
-  case plan::DType::F64:
-    return "f64";
-  case plan::DType::I8:
-    return "i8";
-  case plan::DType::U8:
-    return "u8";
-  case plan::DType::I32:
-    return "i32";
-  case plan::DType::I64:
-    return "i64";
-  case plan::DType::Bool:
-    return "bool";
-  }
-  return "unknown";
+  return dtype <= plan::DType::MAX ? dtypes[size_t(dtype)].name : "unknown";
 }
 
 namespace {

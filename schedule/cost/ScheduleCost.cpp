@@ -9,7 +9,7 @@ namespace gpt2c {
 
 // Of an H200: a launch behind another one, and memory as kernels without reuse reach it.
 constexpr double launch = 2, bytesPerMicrosecond = 3.9e6;
-// Rows of int8 weights that are no whole units of 16 bytes take as long as so many bytes an
+// Rows of weights of a byte that are no whole units of 16 bytes take as long as so many bytes an
 // element, and beyond so many rows of x as long again for as many: no tiles read them.
 constexpr double oddRowBytes = 2.5, rowsOfOdd = 16;
 
@@ -28,7 +28,7 @@ static double ownCost(const Op &op, const SymbolBounds &bounds) {
 
 /// What the weights of a product take from memory.
 static double readCost(const LinearShape &s) {
-  const bool odd = s.w == Scalar::I8 && s.k % 16 != 0;
+  const bool odd = isQuantised(s.w) && s.k % 16 != 0;
   const double bytes =
       odd ? oddRowBytes * std::max(1.0, double(s.rows) / rowsOfOdd) : scalarBytes(s.w);
   return double(s.n) * double(s.k) * bytes / bytesPerMicrosecond;

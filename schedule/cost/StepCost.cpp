@@ -14,14 +14,12 @@ int64_t vocabularyBytes(const DecoderShape &s) {
   return s.vocabulary * s.width * int64_t(byteSize(s.weights));
 }
 
-static bool hasInt8(const DecoderShape &s) { return s.weights == DType::I8; }
-
 double graphStepMicroseconds(const DecoderShape &s, int64_t rows) {
   // A layer has five launches, which take more for more rows; weights are read at 3 TB/s for one
-  // row and less for more, and int8 meets the conversion before the memory.
+  // row and less for more, and bytes meet the conversion before the memory.
   const double doublings = std::log2(double(rows)), megabyte = 1e-6;
   const double launches = 7.8 + (s.isGrouped() ? 1.0 : 0) + 0.65 * doublings,
-               perMegabyte = 0.333 + 0.04 * doublings + (hasInt8(s) ? 0.2 : 0);
+               perMegabyte = 0.333 + 0.04 * doublings + (isQuantised(s.weights) ? 0.2 : 0);
   return 10 +
          double(s.layers.size()) *
              (launches + perMegabyte * double(layerWeightBytes(s)) * megabyte) +
@@ -32,15 +30,15 @@ double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bo
   // Two hops through device memory and three through a cluster a layer; then what the block reads.
   const double kilobyte = 1e-3, megabyte = 1e-6, layers = double(s.layers.size()),
                vocabulary = double(vocabularyBytes(s)) * megabyte;
-  const bool grouped = s.isGrouped(), int8 = hasInt8(s);
+  const bool grouped = s.isGrouped(), bytes = isQuantised(s.weights);
   if (!several) {
     const double hops = 3.4 + (grouped ? 0.95 : 0) + 0.66 * block.heads,
-                 perKilobyte = 0.0176 + (int8 ? 0.0168 : 0);
+                 perKilobyte = 0.0176 + (bytes ? 0.0168 : 0);
     return 4 + layers * (hops + perKilobyte * (block.weightBytes + block.keyBytes) * kilobyte) +
            0.33 * vocabulary;
   }
   // Heads with keys of their own attend one after the other.
-  const double hops = 3.0 + (grouped ? 4.7 : 0), perKilobyte = int8 ? 0.0384 : 0.0287,
+  const double hops = 3.0 + (grouped ? 4.7 : 0), perKilobyte = bytes ? 0.0384 : 0.0287,
                perKey = grouped ? 0 : 0.0402;
   return layers * (hops + perKilobyte * block.weightBytes * kilobyte +
                    perKey * block.keyBytes * kilobyte) +

@@ -4,11 +4,11 @@ namespace gpt2c {
 
 static LinearAbility typesOf(const LinearShape &s) {
   using enum LinearAbility;
-  if (s.w == Scalar::I8)
-    return s.x == Scalar::I8     ? I8
-           : s.x == Scalar::F16  ? F16I8
-           : s.x == Scalar::BF16 ? BF16I8
-           : s.x == Scalar::F32  ? F32I8
+  if (isQuantised(s.w))
+    return s.x == Scalar::F16    ? F16Bytes
+           : s.x == Scalar::BF16 ? BF16Bytes
+           : s.x == Scalar::F32  ? F32Bytes
+           : s.x == s.w          ? I8
                                  : MixedTypes;
   if (s.w != s.x)
     return MixedTypes;
@@ -24,6 +24,7 @@ LinearAbilities LinearProblem::wants() const {
   LinearAbilities wants = {typesOf(*this)};
   const bool integers = x == Scalar::I8;
   wants.addIf(integers && y == Scalar::BF16, I8ToBF16)
+      .addIf(infoOf(w).kind == DTypeInfo::Steps, FloatSteps)
       .addIf(wGroup != 0, WeightGroups)
       .addIf(!integers && xGroup >= 0, QuantisesRows)
       .addIf(int8.group > 0, RowGroups)

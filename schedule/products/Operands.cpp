@@ -5,10 +5,7 @@
 namespace gpt2c {
 
 Scalar scalarOf(DType t) {
-  return t == DType::F16    ? Scalar::F16
-         : t == DType::BF16 ? Scalar::BF16
-         : t == DType::I8   ? Scalar::I8
-                            : Scalar::F32;
+  return t == DType::F16 || t == DType::BF16 || isQuantised(t) ? t : Scalar::F32;
 }
 
 bool hasKernelTypes(const Op &op) {

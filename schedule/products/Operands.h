@@ -14,7 +14,7 @@ inline int64_t lastDim(const Value *v) { return *v->type.shape.back().constant()
 inline Dim elements(const Value *v) { return elementCount(v->type.shape); }
 inline Dim bytesOf(const Value *v) { return elements(v) * Dim(byteSize(v->type.dtype)); }
 
-Scalar scalarOf(DType t); // F32, F16, BF16 or I8
+Scalar scalarOf(DType t); // F32, F16, BF16 or what is quantised
 inline Scalar scalarOf(const Value *v) { return scalarOf(v->type.dtype); }
 /// Whether all floating-point operands and results are stored as the fused kernels store them.
 bool hasKernelTypes(const Op &op);

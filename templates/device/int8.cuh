@@ -6,10 +6,6 @@
 
 namespace gpt2c {
 
-using i8 = signed char;
-
-__device__ __forceinline__ float toFloat(i8 v) { return (float)v; }
-
 namespace quantised {
 /// The scale of a group whose largest magnitude is `largest`.
 __device__ __forceinline__ float scale(float largest) {
@@ -93,21 +89,6 @@ template <int V> __device__ __forceinline__ void store(i8 *q, const float (&v)[V
     for (int i = 0; i < V; i++)
       q[i] = (i8)nearest(__fmul_rn(v[i], inverse));
   }
-}
-
-/// Bytes 0, 1 and 2, 3 of a word of int8 as pairs of halves. A byte with its sign flipped is the
-/// low part of the half 1024 + (value + 128).
-struct HalfPairs {
-  unsigned low, high;
-};
-__device__ __forceinline__ HalfPairs halves(unsigned word) {
-  const unsigned biased = word ^ 0x80808080u;
-  auto pair = [&](unsigned selector) {
-    const unsigned magic = __byte_perm(biased, 0x64646464u, selector);
-    __half2 v = __hsub2(*reinterpret_cast<const __half2 *>(&magic), __float2half2_rn(1152.0f));
-    return *reinterpret_cast<unsigned *>(&v);
-  };
-  return {pair(0x4140), pair(0x4342)};
 }
 } // namespace quantised
 

@@ -1,17 +1,46 @@
-// What a storage type of ir/Formats.def is to a kernel.
+// What a storage type of ir/Formats.def is to a kernel: how its elements become numbers.
 #pragma once
+
+#include <cuda_fp16.h>
 
 namespace gpt2c {
 
+using i8 = signed char;
+
+/// Bytes 0, 1 and 2, 3 of a word as pairs of halves.
+struct HalfPairs {
+  unsigned low, high;
+};
+
 /// `scaled`: elements are steps of a scale that stands beside them, for a row, a column, a group or
-/// all; else they are the values themselves.
+/// all; else they are the values themselves. What is scaled has a byte, and
+///   halves(word)  four elements as halves, exactly
+///   floats(word)  the same as floats
+/// and a toFloat() of one.
 template <typename T> struct Operand {
   static constexpr int bits = 8 * (int)sizeof(T);
   static constexpr bool scaled = false;
 };
-template <> struct Operand<signed char> {
+
+__device__ __forceinline__ float toFloat(i8 v) { return (float)v; }
+template <> struct Operand<i8> {
   static constexpr int bits = 8;
   static constexpr bool scaled = true;
+
+  /// A byte with its sign flipped is the low part of the half 1024 + (value + 128).
+  static __device__ __forceinline__ HalfPairs halves(unsigned word) {
+    const unsigned biased = word ^ 0x80808080u;
+    auto pair = [&](unsigned selector) {
+      const unsigned magic = __byte_perm(biased, 0x64646464u, selector);
+      __half2 v = __hsub2(*reinterpret_cast<const __half2 *>(&magic), __float2half2_rn(1152.0f));
+      return *reinterpret_cast<unsigned *>(&v);
+    };
+    return {pair(0x4140), pair(0x4342)};
+  }
+  static __device__ __forceinline__ float4 floats(unsigned word) {
+    return {(float)(i8)word, (float)(i8)(word >> 8), (float)(i8)(word >> 16),
+            (float)((int)word >> 24)};
+  }
 };
 
 } // namespace gpt2c

@@ -144,7 +144,7 @@ llvm::Error emitInt8(StepBuilder &b, const LinearGroup &g) {
   if (form.widened) {
     const int64_t k = s.k, scales = lastDim(op.operand(WScale));
     widen(b, g, *call, form.rows == Int8Product::Floats ? nullptr : &rows,
-          {*weights, *weightScales, scales > 1 ? k / scales : 0});
+          {*weights, *weightScales, scales > 1 ? k / scales : 0, scalarOf(op.operand(W))});
   }
   if (llvm::Error e = launch(b, g, *call))
     return e;

@@ -22,11 +22,12 @@ KernelSource quantize(llvm::StringRef name, const QuantizeConfig &c) {
 
 KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &c) {
   KernelWriter w(name, "templates/quantize/quantize.cuh", "tile::dequantize");
+  w.type("Q", c.q);
   w.type("Y", c.y);
   w.constant("D", c.d);
   w.constant("Threads", c.threads);
   w.flag("One", c.one);
-  w.in("q", Scalar::I8);
+  w.in("q", c.q);
   w.in("scale", Scalar::F32);
   w.out("y", c.y);
   w.i32("count");
@@ -75,6 +76,7 @@ void launchDequantize(StepBuilder &b, Op &op, const QuantisedRows &rows, plan::A
   c.y = type;
   c.d = rows.group > 0 ? rows.group : k;
   c.one = rows.group < 0;
+  c.q = rows.type;
   Dim count = m * Dim(k);
   StepBuilder::Args args;
   args["q"] = rows.q;
@@ -127,7 +129,7 @@ llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
   if (!from || !scales || !to)
     return llvm::joinErrors(from.takeError(), llvm::joinErrors(scales.takeError(), to.takeError()));
   QuantisedRows rows{std::move(*from), std::move(*scales),
-                     scale->type.rank() == 0 ? -1 : groupOf(scale, lastDim(q))};
+                     scale->type.rank() == 0 ? -1 : groupOf(scale, lastDim(q)), scalarOf(q)};
   launchDequantize(b, op, rows, std::move(*to), scalarOf(op.result()), leading(q), lastDim(q));
   return llvm::Error::success();
 }

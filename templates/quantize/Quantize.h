@@ -1,4 +1,5 @@
-// Rows in int8: what they are told of scales, and the kernels that make them.
+// Rows in int8, or in floating-point steps: what they are told of scales, and the kernels that make
+// and widen them.
 #pragma once
 
 #include "codegen/Lowering.h"
@@ -19,6 +20,7 @@ struct DequantizeConfig {
   Scalar y = Scalar::F16;
   int d = 0, threads = 256;
   bool one = false;
+  Scalar q = Scalar::I8;
 };
 
 /// Elements that a thread computes.
@@ -52,11 +54,12 @@ struct GivenScale {
   }
 };
 
-/// Rows in int8 and their scales.
+/// Quantised rows and their scales.
 struct QuantisedRows {
   plan::ArgT q, scale;
-  int64_t group = 0;     ///< elements that share a scale; 0: a row, -1: all
-  GivenScale given = {}; ///< of a result, group -1, when it is a constant
+  int64_t group = 0;         ///< elements that share a scale; 0: a row, -1: all
+  Scalar type = Scalar::I8;  ///< of q
+  GivenScale given = {};     ///< of a result, group -1, when it is a constant
 };
 
 /// Memory for one step to hand `count` elements to the next.

@@ -56,20 +56,21 @@ __device__ __forceinline__ void quantize(const typename C::X *x, i8 *q, float *s
 
 // dequantize: y = q s, with a scale for each D neighbouring elements, or one for all.
 //
-// Config: Y (float or __half), D (static), Threads, One. Kernel: q i8[groups,D], scale f32[groups],
+// Config: Q (i8, or another storage type that is scaled), Y (float or __half), D (static), Threads,
+// One. Kernel: q Q[groups,D], scale f32[groups],
 // y Y[groups,D], count (groups D). Grid: ceil(count / (Threads V)), V the largest power of two up
 // to 16 that divides D; block: Threads.
 // Bytes: count (1 + sizeof(Y)).
 template <typename C>
-__device__ __forceinline__ void dequantize(const i8 *q, const float *scale, typename C::Y *y,
-                                           i64 count, int block) {
+__device__ __forceinline__ void dequantize(const typename C::Q *q, const float *scale,
+                                           typename C::Y *y, i64 count, int block) {
   constexpr int v = vectorWidth(C::D, 16);
   const i64 at = ((i64)block * C::Threads + threadIdx.x) * v;
   waitForPredecessor();
   releaseSuccessor();
   if (at >= count)
     return;
-  const Pack<i8, v> pack = loadPack<v>(q + at);
+  const Pack<typename C::Q, v> pack = loadPack<v>(q + at);
   const float s = scale[C::One ? 0 : at / C::D];
   float a[v];
 #pragma unroll

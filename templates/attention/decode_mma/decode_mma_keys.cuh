@@ -59,9 +59,9 @@ template <typename C> struct DecodeMma {
     }
     return largest * (1.0f / 32512.0f);
   }
-  /// quantised::halves with `bias` added to each.
+  /// Operand<i8>::halves with `bias` added to each.
   static constexpr float bias = 1152.0f;
-  static __device__ __forceinline__ quantised::HalfPairs biasedHalves(unsigned word) {
+  static __device__ __forceinline__ HalfPairs biasedHalves(unsigned word) {
     const unsigned biased = word ^ 0x80808080u;
     return {__byte_perm(biased, 0x64646464u, 0x4140), __byte_perm(biased, 0x64646464u, 0x4342)};
   }

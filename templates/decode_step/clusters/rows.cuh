@@ -67,7 +67,7 @@ template <typename C> struct RowsStep : Step<C> {
           to.w[i][j] = reinterpret_cast<const uint4 *>(at)[t];
         } else {
           const uint2 word = reinterpret_cast<const uint2 *>(at)[t];
-          const quantised::HalfPairs a = quantised::halves(word.x), b = quantised::halves(word.y);
+          const HalfPairs a = Operand<W>::halves(word.x), b = Operand<W>::halves(word.y);
           to.w[i][j] = {a.low, a.high, b.low, b.high};
         }
       }

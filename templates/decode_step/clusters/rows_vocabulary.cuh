@@ -42,7 +42,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyProducts(const W *from,
   auto weights = [&](const W *at) {
     if constexpr (Operand<W>::scaled) {
       const uint2 word = *reinterpret_cast<const uint2 *>(at);
-      const quantised::HalfPairs u = quantised::halves(word.x), o = quantised::halves(word.y);
+      const HalfPairs u = Operand<W>::halves(word.x), o = Operand<W>::halves(word.y);
       return uint4{u.low, u.high, o.low, o.high};
     } else {
       return *reinterpret_cast<const uint4 *>(at);

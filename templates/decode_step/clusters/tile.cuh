@@ -27,7 +27,7 @@ template <typename C, int K, int Pitch> struct WeightTile {
     }
   }
   static __device__ __forceinline__ uint4 convert(uint2 words) {
-    const quantised::HalfPairs a = quantised::halves(words.x), b = quantised::halves(words.y);
+    const HalfPairs a = Operand<W>::halves(words.x), b = Operand<W>::halves(words.y);
     return {a.low, a.high, b.low, b.high};
   }
   /// Where piece i of row j is, in bytes.
@@ -49,10 +49,9 @@ template <typename C, int K, int Pitch> struct WeightTile {
           two[j] = convert(*reinterpret_cast<const uint2 *>(from));
         } else {
           const unsigned word = *reinterpret_cast<const unsigned *>(from);
-          two[j] = {__float_as_uint((float)(signed char)word),
-                    __float_as_uint((float)(signed char)(word >> 8)),
-                    __float_as_uint((float)(signed char)(word >> 16)),
-                    __float_as_uint((float)((int)word >> 24))};
+          const float4 v = Operand<W>::floats(word);
+          two[j] = {__float_as_uint(v.x), __float_as_uint(v.y), __float_as_uint(v.z),
+                    __float_as_uint(v.w)};
         }
       }
       set(i, two[0], two[1]);

@@ -9,23 +9,34 @@
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <cassert>
 #include <string>
 
 namespace gpt2c::persistent {
 
 inline Element elementOf(DType t) {
-  assert(t == DType::F32 || t == DType::F16 || t == DType::BF16 || t == DType::I8);
-  return t == DType::I8     ? Element::I8
-         : t == DType::F16  ? Element::F16
-         : t == DType::BF16 ? Element::BF16
-                            : Element::F32;
+  switch (t) {
+#define ELEMENT_TYPE(Name, Type)                                                                   \
+  case DType::Name:                                                                                \
+    return Element::Name;
+#include "templates/decode_step/common/configs.def"
+  default:
+    llvm_unreachable("no stage has it");
+  }
 }
 
-inline int64_t byteSize(Element e) { return e == Element::I8 ? 1 : e == Element::F32 ? 4 : 2; }
+inline int64_t byteSize(Element e) {
+  switch (e) {
+#define ELEMENT_TYPE(Name, Type)                                                                   \
+  case Element::Name:                                                                              \
+    return gpt2c::byteSize(DType::Name);
+#include "templates/decode_step/common/configs.def"
+  }
+  return 0;
+}
 
 /// The text of a value, member by member with their names.
 class ConfigText {

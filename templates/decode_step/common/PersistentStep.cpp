@@ -200,7 +200,7 @@ llvm::Error PersistentBuilder::lowerEmbed(Op &op) {
         *scales = op.operand(TokenScale), *y = op.result();
   DType t = y->type.dtype;
   bool stored = (t == DType::F16 || t == DType::BF16 || t == DType::F32) &&
-                table->type.dtype == (scales ? DType::I8 : t);
+                (scales ? isQuantised(table->type.dtype) : table->type.dtype == t);
   if (embed_ || !stored || (positions && positions->type.dtype != t) ||
       op.operand(Ids) != f_.argument("ids") || op.operand(PositionIds) ||
       (op.operand(Past) && op.operand(Past) != f_.argument("past")))

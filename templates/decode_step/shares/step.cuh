@@ -96,7 +96,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
     Mma<T>::multiply(sum[chain + 1], high, v.z, v.w);
   }
   static __device__ __forceinline__ uint4 halvesOf(unsigned low, unsigned high) {
-    const quantised::HalfPairs a = quantised::halves(low), b = quantised::halves(high);
+    const HalfPairs a = Operand<W>::halves(low), b = Operand<W>::halves(high);
     return {a.low, a.high, b.low, b.high};
   }
   /// The lane's two rows, in all lanes t.
@@ -174,11 +174,11 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
   static __device__ __forceinline__ float2 tokenPair(const ClusterEmbedRecord<Words> &r, int token,
                                                      int past, int c) {
     float2 v;
-    if constexpr (Operand<typename C::Embedding>::scaled) {
-      const char2 of = *reinterpret_cast<const char2 *>(r.tokens.template as<const char>() +
-                                                        (i64)token * C::D + c);
+    using Embedding = typename C::Embedding;
+    if constexpr (Operand<Embedding>::scaled) {
+      const auto of = loadPack<2>(r.tokens.template as<const Embedding>() + (i64)token * C::D + c);
       const float scale = r.scales[(i64)token * C::Groups + c / (C::D / C::Groups)];
-      v = {(float)(signed char)of.x * scale, (float)(signed char)of.y * scale};
+      v = {of.get(0) * scale, of.get(1) * scale};
     } else {
       v = pairAt(r.tokens, token, c);
     }

@@ -102,7 +102,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   auto from = channels_.find(x);
   const int logits = outputOf(y, "logits");
   if (from == channels_.end() || !constant(w) || (bias && !constant(bias)) ||
-      w->type.dtype != (quantised ? DType::I8 : type_) ||
+      !(quantised ? isQuantised(w->type.dtype) : w->type.dtype == type_) ||
       (y->type.dtype != type_ && (logits < 0 || y->type.dtype != DType::F32)))
     return unsupported(op, "its operands are no constant weights and values of stages in one "
                            "element type");

@@ -141,8 +141,7 @@ private:
     if constexpr (Operand<typename C::W>::scaled) {
       unsigned word;
       asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(row + vector * 4));
-      w = {(float)(signed char)word, (float)(signed char)(word >> 8),
-           (float)(signed char)(word >> 16), (float)((int)word >> 24)};
+      w = Operand<typename C::W>::floats(word);
     } else {
       asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                    : "=f"(w.x), "=f"(w.y), "=f"(w.z), "=f"(w.w)

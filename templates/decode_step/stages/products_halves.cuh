@@ -187,7 +187,8 @@ private:
       asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
                    : "=r"(low), "=r"(high)
                    : "r"(row + vector * 8));
-      const quantised::HalfPairs a = quantised::halves(low), b = quantised::halves(high);
+      using Weights = Operand<typename C::W>;
+      const HalfPairs a = Weights::halves(low), b = Weights::halves(high);
       return {a.low, a.high, b.low, b.high};
     } else {
       uint4 w;

@@ -44,8 +44,8 @@ struct LinearTmaPersistentConfig {
   int rasterGroup = 1;      ///< rows of tiles that go column by column
 };
 
-/// linear_tma_int8_weights: linear_tma for int8 weights, k a multiple of 16, which have a ring of
-/// rawStages of their own; a norm has a gain and a shift.
+/// linear_tma_int8_weights: linear_tma for weights of a byte, k a multiple of 16, which have a ring
+/// of rawStages of their own; a norm has a gain and a shift.
 struct LinearTmaInt8WeightsConfig {
   Scalar y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1;
@@ -54,6 +54,7 @@ struct LinearTmaInt8WeightsConfig {
   bool rms = false;
   bool statistics = false;
   Scalar p = Scalar::F32; ///< of the norm's gain
+  Scalar w = Scalar::I8;
   int rawStages = 0;
   int xRows = 0; ///< as in LinearTmaConfig
 };

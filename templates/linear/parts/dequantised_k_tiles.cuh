@@ -143,7 +143,7 @@ struct DequantisedKTiles {
           unsigned *const h = reinterpret_cast<unsigned *>(halves);
 #pragma unroll
           for (int e = 0; e < 4; e++) {
-            const quantised::HalfPairs p = quantised::halves(words[e]);
+            const HalfPairs p = Operand<W>::halves(words[e]);
             h[2 * e] = p.low;
             h[2 * e + 1] = p.high;
           }

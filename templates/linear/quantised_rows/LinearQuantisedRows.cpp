@@ -95,7 +95,7 @@ const LinearKernel &linearQuantisedRowsKernel() {
   static const LinearKernelOf<LinearQuantisedRowsConfig> kernel({
       .name = "linear_quantised_rows",
       .summary = "a few rows in fp16 with int8 weights; up to 16 that it quantises itself",
-      .can = {LinearAbility::F16I8, LinearAbility::WeightGroups, LinearAbility::QuantisesRows,
+      .can = {LinearAbility::F16Bytes, LinearAbility::WeightGroups, LinearAbility::QuantisesRows,
               LinearAbility::Norm, LinearAbility::NormBySums, LinearAbility::NormByStatistics,
               LinearAbility::NormGain},
       .refusal = refusal,

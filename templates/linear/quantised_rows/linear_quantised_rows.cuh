@@ -73,7 +73,7 @@ __device__ __forceinline__ void quantisedRowsOperand(unsigned (&a)[4], const uin
   const unsigned *rows[2] = {&w[0].x, &w[1].x};
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const quantised::HalfPairs pairs = quantised::halves(rows[h][i]);
+    const HalfPairs pairs = Operand<i8>::halves(rows[h][i]);
     a[h] = pairs.low;
     a[h + 2] = pairs.high;
   }

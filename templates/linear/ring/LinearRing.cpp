@@ -45,7 +45,7 @@ KernelSource linearRing(llvm::StringRef name, const LinearRingConfig &c, const E
 
 namespace {
 
-constexpr int pieceOf(Scalar w) { return w == Scalar::I8 ? 64 : 32; }
+constexpr int pieceOf(Scalar w) { return isQuantised(w) ? 64 : 32; }
 /// Pieces of K that a warp has.
 int ringPieces(const LinearRingConfig &c) {
   const int inChunk = c.k / (c.splits * c.chunks * pieceOf(c.w));
@@ -53,7 +53,7 @@ int ringPieces(const LinearRingConfig &c) {
 }
 /// Registers of a thread that X takes.
 int ringRegisters(const LinearRingConfig &c) {
-  return ringPieces(c) * (c.w == Scalar::I8 ? 2 : 1) * 4 * (c.rows / 8);
+  return ringPieces(c) * (isQuantised(c.w) ? 2 : 1) * 4 * (c.rows / 8);
 }
 constexpr int mostRegisters = 128; ///< of X: a block has up to 224
 
@@ -159,7 +159,7 @@ const LinearKernel &linearRingKernel() {
           "up to 32 rows in fp16 or bf16, weights in their type, or int8 beside fp16: one "
           "wave of blocks, weights by bulk copies into a ring, a norm folded into the epilogue",
       .needs = wholeClusters,
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8,
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes, LinearAbility::FloatSteps,
               LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
               LinearAbility::Gate, LinearAbility::Rotation},
       .refusal = refusal,

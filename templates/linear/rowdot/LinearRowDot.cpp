@@ -70,7 +70,7 @@ LinearRowDotConfig rowDotConfig(const LinearProblem &s) {
 std::vector<LinearRowDotConfig> configs(const LinearProblem &p) {
   const LinearRowDotConfig model = rowDotConfig(p);
   ConfigList list(model);
-  if (model.w == Scalar::I8)
+  if (isQuantised(model.w))
     return list.take();
   const int vector = 16 / scalarBytes(model.w);
   for (int warps : {4, 8})
@@ -115,7 +115,7 @@ const LinearKernel &linearRowDotKernel() {
       .name = "linear_rowdot",
       .summary = "up to 8 rows of any type: warps share columns, a norm comes with the rows",
       .can = {LinearAbility::F32, LinearAbility::Tf32, LinearAbility::F16, LinearAbility::BF16,
-              LinearAbility::F32I8, LinearAbility::F16I8, LinearAbility::BF16I8,
+              LinearAbility::F32Bytes, LinearAbility::F16Bytes, LinearAbility::BF16Bytes, LinearAbility::FloatSteps,
               LinearAbility::MixedTypes, LinearAbility::Norm, LinearAbility::NormBySums,
               LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate,
               LinearAbility::Rotation},

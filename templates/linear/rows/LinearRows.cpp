@@ -114,7 +114,7 @@ std::string refusal(const LinearProblem &p) {
 std::string slower(const LinearProblem &p) {
   if (p.rows > fewRows(p))
     return "more than " + std::to_string(fewRows(p)) + " rows: tiles";
-  if (p.isWide() && !p.hasPairs() && (p.w == Scalar::I8 ? p.k % 16 == 0 : p.k % 32 == 0))
+  if (p.isWide() && !p.hasPairs() && (isQuantised(p.w) ? p.k % 16 == 0 : p.k % 32 == 0))
     return "a vocabulary: linear_stream";
   if (areRowsForTiles(p))
     return "tiles cost less: linear_tma";
@@ -137,7 +137,7 @@ const LinearKernel &linearRowsKernel() {
       .name = "linear_rows",
       .summary = "up to 64 rows in fp16 or bf16, weights in their type, or int8 beside fp16: K in "
                  "parts within a block or cluster, a norm folded into the epilogue",
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8,
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes, LinearAbility::FloatSteps,
               LinearAbility::WeightGroups, LinearAbility::NormBySums,
               LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate,
               LinearAbility::Rotation},

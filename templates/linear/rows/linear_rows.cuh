@@ -65,24 +65,24 @@ template <typename C> struct LinearRows {
   static_assert(C::WGroup == 0 || (C::WGroup % chunk == 0 && C::K % maxInt(C::WGroup, 1) == 0));
 };
 
-/// Eight weights of a lane as two-byte floats, int8 times `scale` as halves.
+/// Eight weights of a lane as two-byte floats, those of a byte times `scale` as halves.
 template <bool Scaled, typename T>
-__device__ __forceinline__ uint4 rowsOperand(const Pack<T, 8> &w, float) {
-  return w.raw;
-}
-template <bool Scaled>
-__device__ __forceinline__ uint4 rowsOperand(const Pack<i8, 8> &w, float scale) {
-  const quantised::HalfPairs low = quantised::halves(w.raw.x), high = quantised::halves(w.raw.y);
-  uint4 r{low.low, low.high, high.low, high.high};
-  if constexpr (Scaled) {
-    unsigned *words = &r.x;
+__device__ __forceinline__ uint4 rowsOperand(const Pack<T, 8> &w, float scale) {
+  if constexpr (!Operand<T>::scaled) {
+    return w.raw;
+  } else {
+    const HalfPairs low = Operand<T>::halves(w.raw.x), high = Operand<T>::halves(w.raw.y);
+    uint4 r{low.low, low.high, high.low, high.high};
+    if constexpr (Scaled) {
+      unsigned *words = &r.x;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float2 v = __half22float2(*reinterpret_cast<const __half2 *>(words + i));
-      words[i] = packHalves(v.x * scale, v.y * scale);
+      for (int i = 0; i < 4; i++) {
+        const float2 v = __half22float2(*reinterpret_cast<const __half2 *>(words + i));
+        words[i] = packHalves(v.x * scale, v.y * scale);
+      }
     }
+    return r;
   }
-  return r;
 }
 
 /// sum += w x^T, of eight k a lane: w are two columns, x is a row.

@@ -106,7 +106,7 @@ const LinearKernel &linearSimtKernel() {
       .name = "linear_simt",
       .summary = "any rows, types and K but int8 rows, by fused multiply-adds",
       .can = {LinearAbility::F32, LinearAbility::Tf32, LinearAbility::F16, LinearAbility::BF16,
-              LinearAbility::F32I8, LinearAbility::MixedTypes, LinearAbility::Gate,
+              LinearAbility::F32Bytes, LinearAbility::FloatSteps, LinearAbility::MixedTypes, LinearAbility::Gate,
               LinearAbility::Rotation, LinearAbility::AnyRows},
       .refusal = refusal,
       .configs = configs,

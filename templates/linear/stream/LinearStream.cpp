@@ -77,8 +77,8 @@ std::vector<LinearStreamConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.k == 0 || p.k % (p.w == Scalar::I8 ? 64 : 32) != 0
-             ? "K is no multiple of 32, or 64 with int8 weights"
+  return p.k == 0 || p.k % (isQuantised(p.w) ? 64 : 32) != 0
+             ? "K is no multiple of 32, or 64 with weights of a byte"
          : p.rows > 64                                         ? "more than 64 rows"
          : streamSharedBytes(config(p)) > p.target.sharedBytes ? "no room for the rows"
                                                                : "";
@@ -102,7 +102,7 @@ const LinearKernel &linearStreamKernel() {
       .name = "linear_stream",
       .summary = "a vocabulary for up to 64 rows: rows stay in shared memory, weights pass by, "
                  "norm and largest elements with them",
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8, LinearAbility::Norm,
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes, LinearAbility::FloatSteps, LinearAbility::Norm,
               LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
               LinearAbility::Best},
       .refusal = refusal,

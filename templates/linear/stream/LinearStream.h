@@ -21,7 +21,7 @@ struct LinearStreamConfig {
   bool best = false;
 };
 constexpr unsigned streamSharedBytes(const LinearStreamConfig &c) {
-  return c.rows * ((c.k + 63) / 64 * 64 + (c.w == Scalar::I8 ? 8 : 32)) * 2;
+  return c.rows * ((c.k + 63) / 64 * 64 + (isQuantised(c.w) ? 8 : 32)) * 2;
 }
 KernelSource linearStream(llvm::StringRef name, const LinearStreamConfig &config,
                           const Epilogue &epilogue);

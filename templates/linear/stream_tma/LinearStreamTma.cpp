@@ -43,13 +43,13 @@ KernelSource linearStreamTma(llvm::StringRef name, const LinearStreamTmaConfig &
   w.pass("dynamicShared");
   w.pass(writeEpilogue(w, epilogue, std::to_string(c.n)));
   w.checkSizes("LinearStreamTma");
-  return w.finish(2 * c.bm + (c.w == Scalar::I8 ? 192 : 32), streamTmaSharedBytes(c), 1);
+  return w.finish(2 * c.bm + (isQuantised(c.w) ? 192 : 32), streamTmaSharedBytes(c), 1);
 }
 
 namespace linear_stream_tma {
 
 LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
-  const bool int8 = s.w == Scalar::I8;
+  const bool bytes = isQuantised(s.w);
   LinearStreamTmaConfig c;
   c.y = s.y;
   c.x = s.x;
@@ -60,8 +60,8 @@ LinearStreamTmaConfig streamTmaConfig(const LinearProblem &s) {
   c.bm = s.rows <= 64 ? 64 : 128;
   c.xRows = xRowsFor(s.rows);
   // Beside the noise of drawn rows two rings for 192 columns would be short.
-  c.bn = s.rows > 128 && !(int8 && c.best) ? 192 : 128;
-  if (int8) {
+  c.bn = s.rows > 128 && !(bytes && c.best) ? 192 : 128;
+  if (bytes) {
     c.stages = (c.bm == 64 ? 7 : c.bn == 128 ? 6 : 4) - c.best;
     c.rawStages = c.bm == 64 ? 3 : 2;
   } else {
@@ -79,7 +79,7 @@ std::vector<LinearStreamTmaConfig> configs(const LinearProblem &p) {
       LinearStreamTmaConfig c = model;
       c.bn = bn;
       c.rawStages = raw;
-      if ((raw > 0) != (c.w == Scalar::I8))
+      if ((raw > 0) != isQuantised(c.w))
         continue;
       for (c.stages = 3; streamTmaSharedBytes(c) <= limit;)
         ++c.stages;
@@ -90,12 +90,12 @@ std::vector<LinearStreamTmaConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.k == 0 || p.k % (p.w == Scalar::I8 ? 16 : 8) != 0
-             ? "K is no multiple of 8, or 16 with int8 weights"
+  return p.k == 0 || p.k % (isQuantised(p.w) ? 16 : 8) != 0
+             ? "K is no multiple of 8, or 16 with weights of a byte"
              : "";
 }
 /// Rows up to which linear_stream takes less time; of a long K it has no room for many.
-int64_t fewRows(const LinearProblem &p) { return p.w != Scalar::I8 ? 8 : p.k > 1600 ? 16 : 32; }
+int64_t fewRows(const LinearProblem &p) { return !isQuantised(p.w) ? 8 : p.k > 1600 ? 16 : 32; }
 
 std::string slower(const LinearProblem &p) {
   return !wideRefusal(p).empty() ? wideRefusal(p)
@@ -118,7 +118,7 @@ const LinearKernel &linearStreamTmaKernel() {
       .summary = "a vocabulary for up to 256 rows on Hopper: blocks take tile after tile, largest "
                  "elements with them",
       .needs = wgmmaTiles,
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16I8, LinearAbility::Best,
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes, LinearAbility::FloatSteps, LinearAbility::Best,
               LinearAbility::AnyRows},
       .refusal = refusal,
       .slower = slower,
@@ -127,7 +127,7 @@ const LinearKernel &linearStreamTmaKernel() {
       // As linear_tma, but for GELU.
       .sumOrder =
           [](const LinearStreamTmaConfig &c, const LinearProblem &) {
-            return std::string(c.w == Scalar::I8 ? "wgmma.k16 of int8 weights" : "wgmma.k16");
+            return std::string(isQuantised(c.w) ? "wgmma.k16 of int8 weights" : "wgmma.k16");
           },
   });
   return kernel;

@@ -12,6 +12,7 @@ KernelSource linearTmaInt8Weights(llvm::StringRef name, const LinearTmaInt8Weigh
                                   const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/tma_int8_weights/linear_tma_int8_weights.cuh",
                  "tile::linearTmaInt8Weights");
+  w.type("W", c.w);
   w.type("Y", c.y);
   w.type("P", c.p);
   w.constant("N", c.n);
@@ -84,6 +85,7 @@ std::vector<LinearTmaInt8WeightsConfig> tilesThat(const LinearProblem &p, bool s
     if (!c || (statistics && p.n % statisticsWidth(*c) != 0))
       continue;
     c->y = p.y;
+    c->w = p.w;
     c->n = int(p.n);
     c->k = int(p.k);
     c->p = p.fused.gain;
@@ -137,7 +139,7 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
       .summary = "17 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "
                  "shared memory",
       .needs = wgmmaTiles | Features{Feature::Clusters},
-      .can = {LinearAbility::F16I8, LinearAbility::NormByStatistics, LinearAbility::NormGain,
+      .can = {LinearAbility::F16Bytes, LinearAbility::FloatSteps, LinearAbility::NormByStatistics, LinearAbility::NormGain,
               LinearAbility::Gate, LinearAbility::Rotation, LinearAbility::Statistics,
               LinearAbility::AnyRows},
       .refusal = refusal,

@@ -85,7 +85,7 @@ linearTmaInt8Weights(const TensorMap &xMap, const TensorMap &wMap, typename C::Y
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const int tileM = index.m, tileN = index.n, split = index.split;
   using L = LinearTmaInt8Weights<C>;
-  using KTiles = DequantisedKTiles<signed char, C::BM, C::BN, C::Stages, C::RawStages,
+  using KTiles = DequantisedKTiles<typename C::W, C::BM, C::BN, C::Stages, C::RawStages,
                                    L::consumers / 32, L::converters / 128, C::XRows>;
   __shared__ typename KTiles::Barriers barriers;
   __shared__ ClusterSums<C::SplitK, L::consumers, L::share> sums;
