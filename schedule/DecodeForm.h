@@ -24,12 +24,14 @@ struct StepWish {
 
 /// What a step may want of a persistent kernel.
 enum class DecodeAbility : uint8_t {
-  Grouped, ///< it has what no stage has
-  Pages    ///< a state in pages
+  Grouped,   ///< it has what no stage has
+  FloatSteps, ///< weights of a byte that are no integers
+  Pages      ///< a state in pages
 };
 constexpr llvm::StringRef nameOf(DecodeAbility a) {
-  return a == DecodeAbility::Grouped ? "heads that turn or share keys, a gated MLP, or bf16"
-                                     : "a state in pages";
+  return a == DecodeAbility::Grouped      ? "heads that turn or share keys, a gated MLP, or bf16"
+         : a == DecodeAbility::FloatSteps ? "weights of a byte that are no integers"
+                                          : "a state in pages";
 }
 
 /// A step as the persistent kernels are asked about it.
@@ -50,6 +52,7 @@ struct DecodeProblem {
   Abilities<DecodeAbility> wants() const {
     return Abilities<DecodeAbility>{}
         .addIf(grouped, DecodeAbility::Grouped)
+        .addIf(shape && infoOf(shape->weights).kind == DTypeInfo::Steps, DecodeAbility::FloatSteps)
         .addIf(paged, DecodeAbility::Pages);
   }
 };

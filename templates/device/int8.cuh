@@ -6,6 +6,8 @@
 
 namespace gpt2c {
 
+__device__ __forceinline__ float toFloat(i8 v) { return (float)v; }
+
 namespace quantised {
 /// The scale of a group whose largest magnitude is `largest`.
 __device__ __forceinline__ float scale(float largest) {

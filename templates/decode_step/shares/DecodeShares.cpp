@@ -80,7 +80,7 @@ const DecodeKernel &decodeSharesKernel() {
   static const DecodeKernelOf<shares::Division> kernel({
       .name = "decode_shares",
       .summary = "a step of up to 8 sequences in fp16 or bf16 on Hopper: clusters share all of it",
-      .can = {DecodeAbility::Grouped, DecodeAbility::Pages},
+      .can = {DecodeAbility::Grouped, DecodeAbility::FloatSteps, DecodeAbility::Pages},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

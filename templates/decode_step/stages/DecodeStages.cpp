@@ -27,7 +27,7 @@ const DecodeKernel &decodeStagesKernel() {
   static const DecodeKernelOf<Config> kernel({
       .name = "decode_stages",
       .summary = "a step of up to 8 sequences of any shape on sm_90: a stage for each op",
-      .can = {},
+      .can = {DecodeAbility::FloatSteps},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,
