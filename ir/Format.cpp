@@ -19,6 +19,21 @@ int64_t rowBytes(OperandFormat f, int64_t k, int64_t group) {
   return k * info.bits / 8 + scales * scaleBytes(f);
 }
 
+/// Elements that share a scale, to `to` from `at` on; the scale.
+static float encodeSteps(const FormatInfo &info, llvm::ArrayRef<float> from, int64_t at,
+                         Tensor &to) {
+  float largest = 0;
+  for (float v : from) // no comparison with a NaN holds
+    largest = std::fabs(v) <= largest ? largest : std::fabs(v);
+  const bool finite = std::isfinite(largest);
+  const float scale = !finite ? largest : largest < 0x1p-100F ? 1 : largest / info.largest;
+  std::vector<double> steps(from.size(), 0);
+  for (size_t i = 0; finite && i < from.size(); ++i)
+    steps[i] = from[i] * (1.0F / scale);
+  to.store(at, steps);
+  return scale;
+}
+
 EncodedRow encodeRow(OperandFormat f, llvm::ArrayRef<float> row, int64_t group) {
   const FormatInfo &info = infoOf(f);
   const int64_t k = int64_t(row.size());
@@ -26,7 +41,11 @@ EncodedRow encodeRow(OperandFormat f, llvm::ArrayRef<float> row, int64_t group) 
     return {Tensor::of<float>(row, {k}).cast(info.storage), {}};
   const int64_t size = shared(info, k, group);
   EncodedRow out{Tensor(info.storage, {k}), std::vector<float>(k ? k / size : 0)};
-  quantiseRows(row.data(), 1, k, size, out.elements.data<int8_t>(), out.scales.data());
+  if (info.storage == DType::I8)
+    quantiseRows(row.data(), 1, k, size, out.elements.data<int8_t>(), out.scales.data());
+  else
+    for (size_t g = 0; g < out.scales.size(); ++g)
+      out.scales[g] = encodeSteps(info, row.slice(g * size, size), g * size, out.elements);
   return out;
 }
 

@@ -63,6 +63,10 @@ static void printElement(const Tensor &t, int64_t i, llvm::raw_ostream &os) {
     uint16_t bits = t.data<uint16_t>()[i];
     return printFloatAs(bfloatToFloat(bits), bits, bits == 0x7fc0, os);
   }
+  case DType::F8E4M3: {
+    const Fp8 v = t.data<Fp8>()[i];
+    return printFloatAs(float(v), v.bits, v.bits == 0x7f, os);
+  }
   case DType::Bool:
     os << (t.data<uint8_t>()[i] ? "true" : "false");
     return;
@@ -421,6 +425,8 @@ static bool storeElement(TokenStream &s, const DenseLiteral::Element &e, Tensor 
     return storeFloat(s, e, t, i, floatToHalf);
   case DType::BF16:
     return storeFloat(s, e, t, i, floatToBfloat);
+  case DType::F8E4M3:
+    return storeFloat(s, e, t, i, floatToFp8);
   case DType::I8:
     return storeInteger(s, e, t.data<int8_t>()[i]);
   case DType::U8:

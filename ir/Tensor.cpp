@@ -48,6 +48,25 @@ uint16_t floatToBfloat(float value) {
   return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
+float fp8ToFloat(uint8_t bits) {
+  const uint32_t magnitude = bits & 0x7f;
+  if (magnitude == 0x7f)
+    return std::bit_cast<float>(uint32_t(bits & 0x80) << 24 | 0x7fc00000u);
+  // The bits of a float that is 2^120 times smaller.
+  return std::bit_cast<float>(uint32_t(bits & 0x80) << 24 | magnitude << 20) * 0x1p120F;
+}
+
+uint8_t floatToFp8(float value) {
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  const float magnitude = std::fabs(value);
+  if (std::isnan(value))
+    return sign | 0x7f;
+  if (magnitude < 0x1p-6F) // subnormal: a whole number of 2^-9, maybe the least normal one
+    return sign | uint8_t(std::nearbyint(magnitude * 0x1p9F));
+  const uint32_t bits = std::bit_cast<uint32_t>(std::fmin(magnitude, 448.0F));
+  return sign | uint8_t((bits + 0x7ffff + (bits >> 20 & 1) - (120u << 23)) >> 20);
+}
+
 Tensor::Tensor(DType dtype, llvm::ArrayRef<int64_t> shape) : dtype_(dtype), shape_(shape) {
   const std::optional<int64_t> needed = tensorBytes(dtype, shape);
   if (!needed)
@@ -103,6 +122,8 @@ template <typename F> static auto withLoad(const Tensor &t, F f) {
   case DType::I8:
     // float holds each of them; a char that turns into an int looks like a mistake.
     return f([p = t.data<int8_t>()](int64_t i) { return static_cast<float>(p[i]); });
+  case DType::F8E4M3:
+    return f([p = t.data<Fp8>()](int64_t i) { return float(p[i]); });
   case DType::U8:
   case DType::Bool:
     return f([p = t.data<uint8_t>()](int64_t i) { return p[i]; });
@@ -130,6 +151,8 @@ template <typename F> static auto withStore(Tensor &t, F f) {
     });
   case DType::I8:
     return f([p = t.data<int8_t>()](int64_t i, auto v) { p[i] = static_cast<int8_t>(v); });
+  case DType::F8E4M3:
+    return f([p = t.data<Fp8>()](int64_t i, auto v) { p[i] = {floatToFp8(static_cast<float>(v))}; });
   case DType::U8:
     return f([p = t.data<uint8_t>()](int64_t i, auto v) { p[i] = static_cast<uint8_t>(v); });
   case DType::Bool:

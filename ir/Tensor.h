@@ -20,6 +20,15 @@ float halfToFloat(uint16_t bits);
 uint16_t floatToHalf(float value);
 float bfloatToFloat(uint16_t bits);
 uint16_t floatToBfloat(float value);
+/// The 8-bit float E4M3 of the OCP specification (1.0, 2023), without infinities: 0x7f and 0xff are
+/// NaN, what is larger than 448 becomes 448.
+float fp8ToFloat(uint8_t bits);
+uint8_t floatToFp8(float value);
+/// An element of it.
+struct Fp8 {
+  uint8_t bits;
+  operator float() const { return fp8ToFloat(bits); }
+};
 
 template <typename T> struct DTypeOf;
 template <> struct DTypeOf<float> {
@@ -112,6 +121,8 @@ private:
 
 /// Calls f with a pointer to the elements of `t`, which is quantised: values of a type that converts
 /// to float.
-template <typename F> void withSteps(const Tensor &t, F f) { f(t.data<int8_t>()); }
+template <typename F> void withSteps(const Tensor &t, F f) {
+  t.dtype() == DType::F8E4M3 ? f(t.data<Fp8>()) : f(t.data<int8_t>());
+}
 
 } // namespace gpt2c

@@ -17,7 +17,7 @@ llvm::ArrayRef<OpKernelInfo> opKernels() {
 
 const OpKernelInfo &infoOf(OpKernel k) { return opKernels()[size_t(k)]; }
 
-static bool isListed(DType t) { return isFloat(t) || t == DType::I8; }
+static bool isListed(DType t) { return isFloat(t) || isQuantised(t); }
 
 std::string refusal(OpKernel k, const Op &op) {
   Abilities<DType> wants;

@@ -80,6 +80,16 @@ MEMBER double addLanes(__m256d v) {
   return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
+/// As fp8ToFloat() does it.
+MEMBER __m256 ofFp8(__m256i bytes) {
+  const __m256i magnitude = _mm256_and_si256(bytes, _mm256_set1_epi32(0x7f)),
+                sign = _mm256_slli_epi32(_mm256_xor_si256(bytes, magnitude), 24),
+                nan = _mm256_cmpeq_epi32(magnitude, _mm256_set1_epi32(0x7f));
+  const __m256i bits = _mm256_or_si256(sign, _mm256_slli_epi32(magnitude, 20));
+  const __m256 v = _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0x1p120F));
+  return _mm256_or_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(nan, 23), 22)));
+}
+
 template <> struct Vec<float> {
   static constexpr int tile = 6, rows = 3, together = 4;
   __m256 low, high;
@@ -98,6 +108,10 @@ template <> struct Vec<float> {
     const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(v, v)))};
+  }
+  MEMBER static Vec load(const Fp8 *p) {
+    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
+    return {ofFp8(_mm256_cvtepu8_epi32(v)), ofFp8(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(v, v)))};
   }
   MEMBER static Vec all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   MEMBER void store(float *p) const { _mm256_storeu_ps(p, low), _mm256_storeu_ps(p + 8, high); }
@@ -128,6 +142,12 @@ template <> struct Vec<double> {
     return {_mm256_cvtepi32_pd(_mm256_castsi256_si128(v)),
             _mm256_cvtepi32_pd(_mm256_extracti128_si256(v, 1))};
   }
+  MEMBER static Vec load(const Fp8 *p) {
+    const __m256 v =
+        ofFp8(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p))));
+    return {_mm256_cvtps_pd(_mm256_castps256_ps128(v)),
+            _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))};
+  }
   MEMBER static Vec all(double x) { return {_mm256_set1_pd(x), _mm256_set1_pd(x)}; }
   MEMBER void store(double *p) const { _mm256_storeu_pd(p, low), _mm256_storeu_pd(p + 4, high); }
   MEMBER void keep() {
@@ -154,6 +174,18 @@ namespace avx512 {
 #define KERNEL_INLINE __attribute__((target(TARGET), always_inline)) static inline
 #define MEMBER __attribute__((target(TARGET), always_inline)) inline
 template <typename T> struct Vec;
+/// As fp8ToFloat() does it.
+MEMBER __m512 ofFp8(__m512i bytes) {
+  const __m512i magnitude = _mm512_and_si512(bytes, _mm512_set1_epi32(0x7f)),
+                sign = _mm512_slli_epi32(_mm512_xor_si512(bytes, magnitude), 24);
+  const __m512i bits = _mm512_or_si512(sign, _mm512_slli_epi32(magnitude, 20));
+  const __m512 v = _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p120F));
+  const __mmask16 nan = _mm512_cmpeq_epi32_mask(magnitude, _mm512_set1_epi32(0x7f));
+  return _mm512_castsi512_ps(_mm512_mask_or_epi32(_mm512_castps_si512(v), nan,
+                                                  _mm512_castps_si512(v),
+                                                  _mm512_set1_epi32(0x7fc00000)));
+}
+
 template <> struct Vec<float> {
   static constexpr int tile = 24, rows = 6, together = 4;
   __m512 v;
@@ -170,6 +202,9 @@ template <> struct Vec<float> {
   MEMBER static Vec load(const int8_t *p) {
     return {_mm512_cvtepi32_ps(
         _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))))};
+  }
+  MEMBER static Vec load(const Fp8 *p) {
+    return {ofFp8(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))))};
   }
   MEMBER static Vec all(float x) { return {_mm512_set1_ps(x)}; }
   MEMBER void store(float *p) const { _mm512_storeu_ps(p, v); }
@@ -195,6 +230,10 @@ template <> struct Vec<double> {
   MEMBER static Vec load(const int8_t *p) {
     return {_mm512_cvtepi32_pd(
         _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p))))};
+  }
+  MEMBER static Vec load(const Fp8 *p) {
+    return {_mm512_cvtps_pd(avx2::ofFp8(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)))))};
   }
   MEMBER static Vec all(double x) { return {_mm512_set1_pd(x)}; }
   MEMBER void store(double *p) const { _mm512_storeu_pd(p, v); }

@@ -1,6 +1,7 @@
 // The inside of rowProduct(): one part of a product at one level.
 #pragma once
 
+#include "ir/Tensor.h"
 #include "ir/ops/CpuLevel.h"
 #include "ir/ops/RowProduct.h"
 
@@ -12,7 +13,7 @@ constexpr int64_t partOfK = 1024;
 template <typename T> constexpr int lanesOf = 64 / sizeof(T);
 
 /// ROW_STEPS(W) for each quantised W.
-#define ALL_ROW_STEPS ROW_STEPS(int8_t)
+#define ALL_ROW_STEPS ROW_STEPS(int8_t) ROW_STEPS(Fp8)
 
 /// Columns [first, end) of C; of B the rows, where it is transposed, or columns.
 template <typename T, typename W> struct RowPart {

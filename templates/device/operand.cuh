@@ -22,7 +22,6 @@ template <typename T> struct Operand {
   static constexpr bool scaled = false;
 };
 
-__device__ __forceinline__ float toFloat(i8 v) { return (float)v; }
 template <> struct Operand<i8> {
   static constexpr int bits = 8;
   static constexpr bool scaled = true;
@@ -42,5 +41,41 @@ template <> struct Operand<i8> {
             (float)((int)word >> 24)};
   }
 };
+
+/// E4M3 (ir/Tensor.h).
+struct Fp8 {
+  unsigned char bits;
+};
+template <> struct Operand<Fp8> {
+  static constexpr int bits = 8;
+  static constexpr bool scaled = true;
+
+  static __device__ __forceinline__ HalfPairs halves(unsigned word) {
+#if __CUDA_ARCH__ >= 890
+    HalfPairs pairs;
+    asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %2;\n\t"
+        "cvt.rn.f16x2.e4m3x2 %0, low;\n\tcvt.rn.f16x2.e4m3x2 %1, high;\n\t}"
+        : "=r"(pairs.low), "=r"(pairs.high)
+        : "r"(word));
+    return pairs;
+#else
+    // The bits of a half that is 2^8 times smaller; of a NaN those of 480.
+    auto pair = [&](unsigned selector) {
+      const unsigned bytes = __byte_perm(word, 0, selector),
+                     small = (bytes & 0x80008000u) | (bytes & 0x7f007f00u) >> 1;
+      __half2 v = __hmul2(*reinterpret_cast<const __half2 *>(&small), __float2half2_rn(256.0f));
+      return *reinterpret_cast<unsigned *>(&v);
+    };
+    return {pair(0x1404), pair(0x3424)};
+#endif
+  }
+  static __device__ __forceinline__ float4 floats(unsigned word) {
+    const HalfPairs pairs = halves(word);
+    const float2 low = __half22float2(*reinterpret_cast<const __half2 *>(&pairs.low)),
+                 high = __half22float2(*reinterpret_cast<const __half2 *>(&pairs.high));
+    return {low.x, low.y, high.x, high.y};
+  }
+};
+__device__ __forceinline__ float toFloat(Fp8 v) { return Operand<Fp8>::floats(v.bits).x; }
 
 } // namespace gpt2c
