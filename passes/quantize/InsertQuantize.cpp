@@ -1,9 +1,10 @@
-// insert-quantize: products with weights become int8, by the scheme asked for
+// insert-quantize: products with weights become int8 or fp8, by the scheme asked for
 //   w8a16        quantized_linear(x, w, w_scale)
 //   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
 //   w8a8-tensor  the same with one scale for each matrix of w (queries, keys and values, a gate and
 //                what it gates are one each, also where one product computes them) and a
 //                calibrated one for x
+//   fp8          quantized_linear(x, w, w_scale) with w in E4M3
 // Where x has one row for each sequence it stays as it is: the time goes into reading weights,
 // which are the same integers. So does it in @prefill_short, which is @prefill for prompts of few
 // tokens and is made here where the two differ. With `widenWeights` @prefill_widened and
@@ -187,7 +188,7 @@ private:
     } else {
       if (llvm::Error e = checkFinite(*constantOp(linear->operand(ops::Linear::W))))
         return e;
-      const Int8Weight &weight =
+      const QuantisedWeight &weight =
           weightOf(constantOp(linear->operand(ops::Linear::W))->constant, *linear);
       q = b.constant(weight.q);
       scale = b.constant(weight.scale);
@@ -336,7 +337,7 @@ private:
                      given ? given : (*op)->result(ops::Quantize::S));
   }
 
-  /// int8 has neither NaN nor infinities: they would become numbers.
+  /// What is quantised has neither NaN nor infinities: they would become numbers.
   llvm::Error checkFinite(const Op &weight) const {
     if (weights_.contains(weight.constant.raw()))
       return llvm::Error::success();
@@ -346,17 +347,20 @@ private:
     return makeError(ExitCode::Unsupported,
                      constantName(weight) + " holds " + llvm::Twine(c.nan) + " NaN and " +
                          llvm::Twine(c.infinite) +
-                         " infinities, which int8 cannot: mend the model, or keep this weight's "
+                         " infinities, which " +
+                         (options_.scheme == QuantizeScheme::Fp8 ? "fp8" : "int8") +
+                         " cannot: mend the model, or keep this weight's "
                          "precision with --quantize-exclude");
   }
 
   /// Functions share weights, and what is multiplied with them.
-  const Int8Weight &weightOf(const Tensor &w, const Op &linear) {
+  const QuantisedWeight &weightOf(const Tensor &w, const Op &linear) {
     auto [it, isNew] = weights_.try_emplace(w.raw());
     if (isNew) {
       it->second = options_.scheme == QuantizeScheme::W8A8Tensor
                        ? quantiseWeightByTensor(w, matricesOf(linear))
-                       : quantiseWeight(w, options_.weightGroup, momentsOf(linear));
+                       : quantiseWeight(w, options_.weightGroup, momentsOf(linear),
+                                        weightType(options_.scheme));
       kept_.push_back(w);
     }
     return it->second;
@@ -372,7 +376,7 @@ private:
 
   PassContext &ctx_;
   const QuantizeOptions &options_;
-  std::map<const void *, Int8Weight> weights_;
+  std::map<const void *, QuantisedWeight> weights_;
   std::map<const void *, Tensor> wide_;
   std::vector<Tensor> kept_; // so that no other constant gets the address of one that is gone
   llvm::StringSet<> told_;
@@ -382,7 +386,7 @@ private:
 
 /// Makes @prefill_short, in front of @prefill, if the scheme quantises activations.
 static void addShortPrefill(Module &m, QuantizeScheme scheme) {
-  if (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A16)
+  if (scheme == QuantizeScheme::None || isWeightsOnly(scheme))
     return;
   auto prefill =
       llvm::find_if(m.functions, [](auto &f) { return f->name() == functions::prefill; });

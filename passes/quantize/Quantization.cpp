@@ -20,6 +20,8 @@ llvm::StringRef schemeName(QuantizeScheme scheme) {
     return "w8a8-tensor";
   case QuantizeScheme::W8A8Smooth:
     return "w8a8-smooth";
+  case QuantizeScheme::Fp8:
+    return "fp8";
   }
   return "";
 }
@@ -81,8 +83,7 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
     return {Treatment::Keep, ""};
   if (options.keep.contains(layerName(linear)))
     return {Treatment::Keep, "the quality gate"};
-  Treatment full =
-      options.scheme == QuantizeScheme::W8A16 ? Treatment::WeightsOnly : Treatment::Full;
+  Treatment full = isWeightsOnly(options.scheme) ? Treatment::WeightsOnly : Treatment::Full;
   if (matchesAny(linear, options.include))
     return {full, ""};
   if (matchesAny(linear, options.exclude))

@@ -1,4 +1,4 @@
-// What to quantise to int8, and how. docs/quantization.md has the formulas and their sources.
+// What to quantise, and how. docs/quantization.md has the formulas and their sources.
 #pragma once
 
 #include "ir/Op.h"
@@ -17,7 +17,16 @@ enum class QuantizeScheme : uint8_t {
   W8A8,       // weights for each output channel, activations for each token as it comes
   W8A8Tensor, // one scale for a weight, one calibrated scale for its input
   W8A8Smooth, // w8a8 after moving outliers of normalised activations into the weights
+  Fp8,        // weights only, in E4M3
 };
+/// Activations stay in the plan's precision.
+constexpr bool isWeightsOnly(QuantizeScheme s) {
+  return s == QuantizeScheme::W8A16 || s == QuantizeScheme::Fp8;
+}
+/// What weights are stored in.
+constexpr DType weightType(QuantizeScheme s) {
+  return s == QuantizeScheme::Fp8 ? DType::F8E4M3 : DType::I8;
+}
 
 /// The spelling of --quantize; "none".
 llvm::StringRef schemeName(QuantizeScheme scheme);

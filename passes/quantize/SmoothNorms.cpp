@@ -301,9 +301,11 @@ private:
 } // namespace
 
 llvm::Error smoothNorms(PassContext &ctx) {
-  // One scale for a whole weight is the textbook form, which is left as it is.
+  // One scale for a whole weight is the textbook form, which is left as it is; beside large weights
+  // small ones keep their digits in fp8.
   if (ctx.options().quantize.scheme == QuantizeScheme::None ||
-      ctx.options().quantize.scheme == QuantizeScheme::W8A8Tensor)
+      ctx.options().quantize.scheme == QuantizeScheme::W8A8Tensor ||
+      ctx.options().quantize.scheme == QuantizeScheme::Fp8)
     return llvm::Error::success();
   Smoother smoother(ctx);
   for (auto &f : ctx.module().functions)

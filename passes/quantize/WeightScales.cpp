@@ -1,25 +1,39 @@
 #include "passes/quantize/WeightScales.h"
 
+#include "ir/Format.h"
 #include "ir/ops/Quantize.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
 namespace gpt2c {
 
+/// The step of int8 that a number of them becomes, as in quantised().
+static float int8Step(float x) {
+  constexpr float magic = 0x1.8p23F;
+  return (std::clamp(x, -int8Steps, int8Steps) + magic) - magic;
+}
+/// The same of fp8, as in floatToFp8(), of at most 448.
+static float fp8Step(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  const float normal = std::bit_cast<float>((bits + 0x7ffff + (bits >> 20 & 1)) & 0xfff00000u);
+  constexpr float magic = 0x1.8p14F; // its steps are of 2^-9
+  return std::fabs(x) < 0x1p-6F ? (x + magic) - magic : normal;
+}
+
 /// sum_k m_k (w_k - q_k scale)^2
+template <float (*Step)(float)>
 static float errorOf(const float *w, const float *moments, int64_t count, float scale) {
   constexpr int64_t lanes = 16; // sums that a vector unit can keep apart
   const float inverse = 1.0F / scale;
   float sums[lanes] = {};
   auto add = [&](int64_t i, int64_t lane) {
-    constexpr float magic = 0x1.8p23F; // as in quantised()
-    float q = std::clamp(w[i] * inverse, -int8Steps, int8Steps);
-    float error = w[i] - ((q + magic) - magic) * scale;
+    float error = w[i] - Step(w[i] * inverse) * scale;
     sums[lane] += moments[i] * error * error;
   };
   int64_t i = 0;
@@ -34,20 +48,26 @@ static float errorOf(const float *w, const float *moments, int64_t count, float 
   return sum;
 }
 
-static float bestScale(const float *w, const float *moments, int64_t count) {
-  int64_t at = 0; // of the largest magnitude
+/// The index of the largest magnitude.
+static int64_t largestOf(const float *w, int64_t count) {
+  int64_t at = 0;
   for (int64_t i = 1; i < count; ++i)
     if (std::fabs(w[i]) > std::fabs(w[at]))
       at = i;
+  return at;
+}
+
+static float bestScale(const float *w, const float *moments, int64_t count) {
+  const int64_t at = largestOf(w, count);
   const float largest = count ? std::fabs(w[at]) : 0;
-  float best = quantScale(largest), error = errorOf(w, moments, count, best);
+  float best = quantScale(largest), error = errorOf<int8Step>(w, moments, count, best);
   for (int thousandths = 995; thousandths >= 850 && error > 0; thousandths -= 5) {
     float range = largest * float(thousandths) / 1000;
     // Clipping this element alone costs as much, and more in smaller ranges.
     if (moments[at] * (largest - range) * (largest - range) >= error)
       break;
     float scale = quantScale(range);
-    float e = errorOf(w, moments, count, scale);
+    float e = errorOf<int8Step>(w, moments, count, scale);
     if (e < error) {
       error = e;
       best = scale;
@@ -56,35 +76,60 @@ static float bestScale(const float *w, const float *moments, int64_t count) {
   return best;
 }
 
-Tensor floatsOf(const Int8Weight &w, DType type) {
+static float bestFp8Scale(const float *w, const float *moments, int64_t count) {
+  // Kernels multiply what halves hold by the gain of a norm: two powers of two less leave it room,
+  // and cost nothing but digits of weights that are 10^5 times smaller than the largest.
+  constexpr float steps = infoOf(OperandFormat::F8Row).largest / 4;
+  const float largest = count ? std::fabs(w[largestOf(w, count)]) : 0;
+  if (largest < 0x1p-100F)
+    return 1;
+  float best = largest / steps, error = errorOf<fp8Step>(w, moments, count, best);
+  for (int sixteenths = 15; sixteenths >= 9 && error > 0; --sixteenths) {
+    const float scale = largest / (steps * float(sixteenths) / 16);
+    if (const float e = errorOf<fp8Step>(w, moments, count, scale); e < error) {
+      error = e;
+      best = scale;
+    }
+  }
+  return best;
+}
+
+Tensor floatsOf(const QuantisedWeight &w, DType type) {
   const int64_t n = w.q.dim(0), k = w.q.dim(1), group = k / std::max<int64_t>(1, w.scale.dim(1));
   Tensor out(type, {n, k});
-  llvm::parallelFor(0, n, [&](size_t row) {
+  withSteps(w.q, [&](const auto *steps) { llvm::parallelFor(0, n, [&](size_t row) {
     std::vector<double> floats(k);
     for (int64_t i = 0; i < k; ++i) {
       const float scale = w.scale.data<float>()[int64_t(row) * w.scale.dim(1) + i / group];
-      floats[i] = double(float(w.q.data<int8_t>()[int64_t(row) * k + i]) * scale);
+      floats[i] = double(float(steps[int64_t(row) * k + i]) * scale);
     }
     out.store(int64_t(row) * k, floats);
-  });
+  }); });
   return out;
 }
 
-Int8Weight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments) {
+QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments,
+                               DType type) {
   int64_t n = w.dim(0), k = w.dim(1);
   if (!group || k % group)
     group = k;
   std::vector<float> same(moments.empty() ? k : 0, 1);
   if (moments.empty())
     moments = same;
-  Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, k / group})};
+  QuantisedWeight out{Tensor(type, w.shape()), Tensor(DType::F32, {n, k / group})};
   Tensor wide = w.cast(DType::F32);
   llvm::parallelFor(0, n, [&](size_t row) {
     for (int64_t at = 0; at < k; at += group) {
       const float *from = wide.data<float>() + row * k + at;
-      float scale = bestScale(from, moments.data() + at, group);
-      out.scale.data<float>()[(row * k + at) / group] = scale;
-      quantiseAll(from, group, scale, out.q.data<int8_t>() + row * k + at);
+      float &scale = out.scale.data<float>()[(row * k + at) / group];
+      if (type == DType::I8) {
+        scale = bestScale(from, moments.data() + at, group);
+        quantiseAll(from, group, scale, out.q.data<int8_t>() + row * k + at);
+        continue;
+      }
+      scale = bestFp8Scale(from, moments.data() + at, group);
+      for (int64_t i = 0; i < group; ++i)
+        out.q.data<Fp8>()[row * k + at + i] = {floatToFp8(from[i] * (1.0F / scale))};
     }
   });
   return out;
@@ -102,16 +147,16 @@ double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> mom
       float largest = 0;
       for (int64_t i = 0; i < group; ++i)
         largest = std::max(largest, std::fabs(from[i]));
-      errors[row] += errorOf(from, moments.data() + at, group, quantScale(largest));
+      errors[row] += errorOf<int8Step>(from, moments.data() + at, group, quantScale(largest));
     }
   });
   return std::accumulate(errors.begin(), errors.end(), 0.0);
 }
 
-Int8Weight quantiseWeightByTensor(const Tensor &w, llvm::ArrayRef<int32_t> matrices) {
+QuantisedWeight quantiseWeightByTensor(const Tensor &w, llvm::ArrayRef<int32_t> matrices) {
   const int64_t n = w.dim(0), k = w.dim(1);
   assert((matrices.empty() || int64_t(matrices.size()) == n) && "one for each row");
-  Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, 1})};
+  QuantisedWeight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, 1})};
   const Tensor wide = w.cast(DType::F32);
   auto rowOf = [&](int64_t i) { return wide.data<float>() + i * k; };
   auto matrixOf = [&](int64_t i) { return matrices.empty() ? 0 : matrices[i]; };

@@ -1,4 +1,4 @@
-// Weights in int8, with the scales that harm products least.
+// Weights in int8 or fp8, with the scales that harm products least.
 #pragma once
 
 #include "ir/Tensor.h"
@@ -7,12 +7,12 @@
 
 namespace gpt2c {
 
-struct Int8Weight {
-  Tensor q, scale; ///< i8[n, k] and f32[n, groups]
+struct QuantisedWeight {
+  Tensor q, scale; ///< i8[n, k] or f8e4m3[n, k], and f32[n, groups]
 };
 
 /// What it stands for, rounded to `type`.
-Tensor floatsOf(const Int8Weight &w, DType type);
+Tensor floatsOf(const QuantisedWeight &w, DType type);
 
 /// w[n, k] with a scale for each `group` elements of a row (0, or no divisor of k: the whole row).
 /// With m_k the mean square of the input that meets column k, rounding adds to the mean square of
@@ -21,13 +21,18 @@ Tensor floatsOf(const Int8Weight &w, DType type);
 /// as far as errors of columns are independent. Of the scales r max|w| / 127 with r = 1, 0.995, ..
 /// 0.85 the one with the least such sum is taken; r < 1 clips the largest weights. `moments` are
 /// the m_k; empty: all the same.
-Int8Weight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments);
+///
+/// Steps of fp8 are finer where weights are small, so that none is clipped; what a scale changes is
+/// where the largest lies among powers of two. Of the scales max|w| / 112 16 / i with i = 16 .. 9
+/// the one with the least sum is taken.
+QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments,
+                               DType type = DType::I8);
 
 /// The sum over all rows of what rounding adds, with s = max|w| / 127 for each group.
 double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments);
 
 /// The textbook form: one scale max|w| / 127 for all rows of a matrix, given for each row.
 /// `matrices` says of each row which matrix it belongs to, as 0, 1, ..; empty: all are one.
-Int8Weight quantiseWeightByTensor(const Tensor &w, llvm::ArrayRef<int32_t> matrices = {});
+QuantisedWeight quantiseWeightByTensor(const Tensor &w, llvm::ArrayRef<int32_t> matrices = {});
 
 } // namespace gpt2c

@@ -99,12 +99,8 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
     auto [key, value] = word.split('=');
     int64_t number = 0;
     const bool isNumber = !value.empty() && !value.getAsInteger(10, number) && number >= 0;
-    std::optional<Scalar> type = word == "f16"    ? std::optional(Scalar::F16)
-                                 : word == "bf16" ? std::optional(Scalar::BF16)
-                                 : word == "f32"  ? std::optional(Scalar::F32)
-                                 : word == "i8"   ? std::optional(Scalar::I8)
-                                                  : std::nullopt;
-    if (type && types < 2)
+    const std::optional<DType> type = parseDType(word);
+    if (type && scalarOf(*type) == *type && types < 2)
       (types++ == 0 ? s.x : s.w) = *type;
     else if (isNumber && key == "rows")
       s.rows = number;

@@ -242,10 +242,12 @@ static llvm::StringRef meaning(llvm::StringRef scheme) {
       .Case("w8a8", "int8 weights, in @prefill int8 activations with a scale for each token")
       .Case("w8a8-tensor", "int8 weights and activations, one scale for each tensor")
       .Case("w8a8-smooth", "as w8a8, outliers of activations moved into the weights")
+      .Case("fp8", "weights in fp8 (E4M3), activations in the plan's precision")
       .Default("");
 }
 
 static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &os) {
+  const llvm::StringRef what = q.scheme == "fp8" ? "fp8" : "int8";
   os << "\nQuantization\n  scheme " << printable(q.scheme);
   if (llvm::StringRef text = meaning(q.scheme); !text.empty())
     os << ": " << text;
@@ -256,17 +258,18 @@ static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &o
     os << "  calibrated on " << q.calibration_tokens << " tokens, hash " << printable(q.calibration)
        << "\n";
   if (q.eval_tokens > 0)
-    os << llvm::formatv("  over {0} tokens: perplexity {1:f4}, {2:f4} without int8 ({3}{4:f3} %); "
+    os << llvm::formatv("  over {0} tokens: perplexity {1:f4}, {2:f4} without {8} ({3}{4:f3} %); "
                         "KL divergence mean {5:e2}, p99 {6:e2}; same most likely token {7:f2} %\n",
                         q.eval_tokens, q.perplexity, q.base_perplexity,
                         q.perplexity >= q.base_perplexity ? "+" : "",
                         (q.perplexity / q.base_perplexity - 1) * 100, q.kl_mean, q.kl_p99,
-                        q.agreement * 100);
+                        q.agreement * 100, what);
   else
-    os << "  quality not measured: gpt2c --eval=TEXT compares with the model without int8\n";
+    os << "  quality not measured: gpt2c --eval=TEXT compares with the model without " << what
+       << "\n";
   for (const auto &layer : q.kept)
     os << "  kept " << printable(layer->name)
-       << llvm::formatv(": int8 in it alone has a KL divergence of {0:e2}\n", layer->kl);
+       << llvm::formatv(": {0} in it alone has a KL divergence of {1:e2}\n", what, layer->kl);
 }
 
 /// The comparison with the exported graph.

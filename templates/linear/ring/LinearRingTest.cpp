@@ -106,6 +106,9 @@ void addCases(Suite &suite) {
       c.w = Scalar::I8;
       ring(suite, group, "i8 w bias splits " + std::to_string(splits), c, scaledBias(f16),
            shapes(3072));
+      c.w = Scalar::F8E4M3;
+      ring(suite, group, "fp8 w bias splits " + std::to_string(splits), c, scaledBias(f16),
+           {{m, 768, 3072}});
     }
     auto even = [&](int k) {
       return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {1, 2, k}, {1, 66, k}};

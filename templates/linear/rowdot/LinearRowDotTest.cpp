@@ -52,6 +52,8 @@ void addCases(Suite &suite) {
            {{rows, 768, 768}, {rows, 2, 768}});
     rowDot(suite, tag + " bf16 norm to f32",
            {bf16, bf16, f32, bf16, rows, 2, 1, 8, 770, NormKind::Layer}, plain, shapes(770));
+    rowDot(suite, tag + " bf16 x fp8 w", {bf16, Scalar::F8E4M3, bf16, f32, rows, 2, 1, 8, 768},
+           scaledBias(bf16), {{rows, 301, 768}});
     rowDot(suite, tag + " bf16 x i8 w", {bf16, Scalar::I8, bf16, f32, rows, 2, 1, 8, 768},
            scaledBias(bf16), shapes(768));
     for (int k : {1, 13, 40, 770, 1604})

@@ -109,6 +109,8 @@ void addCases(Suite &suite) {
       c.y = f16;
       rows(suite, group, "i8 w norm bias+gelu", c, scaledBias(f16, EpilogueStage::GeluTanh),
            shapes(k));
+      c.w = Scalar::F8E4M3;
+      rows(suite, group, "fp8 w norm bias", c, scaledBias(f16), {{m, 768, k}});
     }
     for (int k : {40, 768}) {
       LinearRowsConfig c = config(k);
@@ -131,6 +133,8 @@ void addCases(Suite &suite) {
       LinearRowsConfig c = config(k);
       c.w = Scalar::I8;
       rows(suite, group, "i8 w bias", c, scaledBias(f16), odd(k));
+      c.w = Scalar::F8E4M3;
+      rows(suite, group, "fp8 w bias", c, scaledBias(f16), odd(k));
     }
     for (int wGroup : {32, 128}) {
       LinearRowsConfig c = config(768);

@@ -37,6 +37,8 @@ void addCases(Suite &suite) {
       c.w = Scalar::I8;
       c.y = f16;
       stream(suite, tag + " i8 w norm f16", c, scaledBias(f16), {{m, 1021, k}});
+      c.w = Scalar::F8E4M3;
+      stream(suite, tag + " fp8 w norm f16", c, scaledBias(f16), {{m, 1021, k}});
     }
   }
 }

@@ -14,9 +14,9 @@ namespace linear_stream_tma_test {
 /// Without `logits` it leaves the choice alone.
 void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
                const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits = true) {
-  const bool int8 = c.w == Scalar::I8;
+  const bool bytes = isQuantised(c.w);
   const std::string group =
-      llvm::formatv("linear_stream_tma {0} {1}x{2}", int8 ? "i8" : typeName(c.x), c.bm, c.bn).str();
+      llvm::formatv("linear_stream_tma {0} {1}x{2}", c.w == Scalar::I8 ? "i8" : bytes ? "fp8" : typeName(c.x), c.bm, c.bn).str();
   const int choose = choiceKernel(suite, group);
   for (Shape s : shapes) {
     c.n = s.n;
@@ -29,7 +29,7 @@ void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
           Problem p(run, s, c.x, c.w, c.y, epilogue);
           const int columns = int(divideCeilSigned(s.n, c.bn));
           Tensor best = run.zeroed(size_t(8) * s.m * columns);
-          Arguments arguments = p.mapped(xRowsOf(c), c.bn, s.k, int8 ? s.k / 2 : s.k);
+          Arguments arguments = p.mapped(xRowsOf(c), c.bn, s.k, bytes ? s.k / 2 : s.k);
           if (c.best)
             arguments.set("best", &best).set("choices", nullptr);
           check(run, id, p, gridOfRounds(c, s), arguments, c.y);
@@ -76,6 +76,8 @@ void addCases(Suite &suite) {
                 {{bm, 1021, 768}, {bm + 5, 500, 1616}, {1, 1, 64}});
       c.best = false;
       streamTma(suite, "i8 w", c, scaledBias(f16), {{2 * bm, 1022, 192}});
+      c.w = Scalar::F8E4M3;
+      streamTma(suite, "fp8 w", c, scaledBias(f16), {{2 * bm, 1022, 192}});
     }
 }
 

@@ -13,6 +13,12 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of,
                   const LinearTmaInt8WeightsConfig &c) {
   tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label, c, of.epilogue(),
       {tmaShape(of, c)});
+  if (c.bm == 64) {
+    LinearTmaInt8WeightsConfig floats = c;
+    floats.w = Scalar::F8E4M3;
+    tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label + " fp8", floats,
+        of.epilogue(), {tmaShape(of, c)});
+  }
   if (c.bm != 64 || c.normParts > 0 || c.statistics)
     return;
   Epilogue turned = rotate(c.y, 64, 32, 2);

@@ -22,7 +22,7 @@ struct TmaCase {
   std::function<KernelSource(llvm::StringRef)> make = {};
   Grid grid = {};
 
-  bool hasInt8Weights() const { return w == Scalar::I8; }
+  bool hasInt8Weights() const { return isQuantised(w); }
 };
 void tma(Suite &suite, const TmaCase &of);
 
@@ -55,8 +55,11 @@ void tma(Suite &suite, MakeKernel<Config> make, const std::string &kernel, const
                .statisticsWidth = statisticsWidth(c)};
     if constexpr (requires { c.xRows; })
       of.rowsOfX = xRowsOf(c);
-    if constexpr (requires { c.w; })
-      of.x = of.w = c.w;
+    if constexpr (requires { c.w; }) {
+      of.w = c.w;
+      if (!isQuantised(c.w))
+        of.x = c.w;
+    }
     if constexpr (requires { c.p; })
       of.gain = c.p;
     if constexpr (std::is_same_v<Config, LinearTmaPersistentConfig>) {

@@ -91,12 +91,13 @@ double rounded(double v, Scalar type) {
     return bfloatToFloat(floatToBfloat((float)v));
   case Scalar::I8:
     return std::isnan(v) ? unwritten : v;
+  case Scalar::F8E4M3:
+    return fp8ToFloat(floatToFp8((float)v));
   case Scalar::I32:
     return v;
-  case Scalar::F32:
-    break;
+  default:
+    return (float)v;
   }
-  return (float)v;
 }
 
 std::vector<double> Run::normal(size_t count, double deviation) {
@@ -145,6 +146,8 @@ static std::vector<uint8_t> stored(std::vector<double> &values, Scalar type) {
       std::memcpy(&raw[2 * i], &b, 2);
     } else if (type == Scalar::I8) {
       raw[i] = (uint8_t)(int8_t)rounded(values[i], type);
+    } else if (type == Scalar::F8E4M3) {
+      raw[i] = floatToFp8((float)values[i]);
     } else {
       float f = (float)values[i];
       std::memcpy(&raw[4 * i], &f, 4);

@@ -8,7 +8,7 @@ rng = np.random.default_rng(20240229)
 OPSET = 20
 NAMES = {"float32": "f32", "float16": "f16", "float64": "f64", "int8": "i8", "uint8": "u8",
          "int32": "i32",
-         "int64": "i64", "bool": "bool", "bfloat16": "bf16"}
+         "int64": "i64", "bool": "bool", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3"}
 nan, inf = np.nan, np.inf
 cases = []
 

@@ -74,6 +74,7 @@ TEST(Format, BytesOfARowWithItsScales) {
   EXPECT_EQ(rowBytes(OperandFormat::I8Row, 96), 100);
   EXPECT_EQ(rowBytes(OperandFormat::I8Group, 96, 32), 108);
   EXPECT_EQ(rowBytes(OperandFormat::I8Row, 0), 0);
+  EXPECT_EQ(rowBytes(OperandFormat::F8Row, 96), 100);
   EXPECT_EQ(int8Format(0), OperandFormat::I8Row);
   EXPECT_EQ(int8Format(64), OperandFormat::I8Group);
 }
@@ -87,6 +88,40 @@ TEST(Format, EncodingAgainChangesNothing) {
     for (size_t i = 0; i < row.size(); ++i)
       EXPECT_NEAR(once[i], twice[i], std::fabs(once[i]) * 0x1p-21) << infoOf(f).name.str();
   }
+}
+
+TEST(Fp8, IsTheNearestOfAll256) {
+  for (int b = 0; b < 256; ++b) {
+    const float v = fp8ToFloat(uint8_t(b));
+    if ((b & 127) == 127) {
+      EXPECT_TRUE(std::isnan(v)) << b;
+      continue;
+    }
+    const int exponent = b >> 3 & 15, mantissa = b & 7;
+    const double magnitude = exponent ? std::ldexp(8 + mantissa, exponent - 10) // by definition
+                                      : std::ldexp(mantissa, -9);
+    EXPECT_EQ(double(v), b & 128 ? -magnitude : magnitude) << b;
+    EXPECT_EQ(floatToFp8(v), b);
+    if ((b & 127) == 126)
+      continue;
+    // Halfway to the next the even one, on either side of it the nearer.
+    const float next = fp8ToFloat(uint8_t(b + 1)), middle = (v + next) / 2;
+    EXPECT_EQ(floatToFp8(middle), b % 2 ? b + 1 : b) << b;
+    EXPECT_EQ(floatToFp8(std::nextafter(middle, v)), b) << b;
+    EXPECT_EQ(floatToFp8(std::nextafter(middle, next)), b + 1) << b;
+  }
+  EXPECT_EQ(floatToFp8(449.0F), 0x7e);
+  EXPECT_EQ(floatToFp8(-1e30F), 0xfe);
+  EXPECT_EQ(floatToFp8(INFINITY), 0x7e);
+  EXPECT_EQ(floatToFp8(NAN) & 0x7f, 0x7f);
+}
+
+TEST(Fp8, RowsWithoutNumbersOrOfZeros) {
+  const std::vector<float> zeros(8, 0.0F), none = {1, NAN, 2, 3};
+  for (float v : decodeRow(OperandFormat::F8Row, encodeRow(OperandFormat::F8Row, zeros)))
+    EXPECT_EQ(v, 0.0F);
+  for (float v : decodeRow(OperandFormat::F8Row, encodeRow(OperandFormat::F8Row, none)))
+    EXPECT_TRUE(std::isnan(v));
 }
 
 } // namespace

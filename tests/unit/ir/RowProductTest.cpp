@@ -23,7 +23,8 @@ constexpr Sizes kSizes[] = {{1, 1, 1},   {1, 9, 7},      {2, 5, 1030},  {3, 64, 
                             {7, 67, 33}, {13, 131, 100}, {5, 70, 2049}, {40, 300, 1024}};
 
 template <typename T> class RowProduct : public testing::Test {
-protected:
+public:
+  using Element = T;
   std::mt19937 random{1};
   std::vector<T> a, b;
   CpuLevel level = machineLevel();
@@ -142,25 +143,26 @@ TYPED_TEST(RowProduct, EveryLevelAndNumberOfThreadsHasTheBitsOfTheFormula) {
   ASSERT_TRUE(setProductThreads(threads));
 }
 
-// Rows alone and among others, scales of groups that lanes do not divide, each level: one sum.
-TYPED_TEST(RowProduct, WeightsInInt8) {
-  using T = TypeParam;
+/// Rows alone and among others, scales of groups that lanes do not divide, each level: one sum.
+/// `draw` makes a weight.
+template <typename W, typename Test> void checkQuantised(Test *self, W (*draw)(std::mt19937 &)) {
+  using T = typename Test::Element;
   for (auto [m, n, k, group] : {std::array<int64_t, 4>{1, 9, 14, 7},
                                 {3, 50, 96, 32},
                                 {8, 7, 2080, 2080},
                                 {9, 49, 1040, 16},
                                 {20, 3, 1500, 1500}}) {
-    this->make({m, n, k});
-    std::vector<int8_t> w(n * k);
-    for (int8_t &x : w)
-      x = int8_t(std::uniform_int_distribution<int>(-128, 127)(this->random));
+    self->make({m, n, k});
+    std::vector<W> w(n * k);
+    for (W &x : w)
+      x = draw(self->random);
     const int64_t groups = k / group;
     std::vector<float> scales(n * groups);
     for (float &s : scales)
-      s = std::uniform_real_distribution<float>(0.001F, 0.01F)(this->random);
+      s = std::uniform_real_distribution<float>(0.001F, 0.01F)(self->random);
     auto product = [&](int64_t first, int64_t rows, CpuLevel level) {
       std::vector<T> c(rows * n, T(NAN));
-      rowProduct<T>({this->a.data() + first * k, k}, {w.data(), k, true},
+      rowProduct<T, W>({self->a.data() + first * k, k}, {w.data(), k, true},
                     {scales.data(), groups, group}, {c.data(), n}, rows, n, k, level);
       return c;
     };
@@ -168,7 +170,7 @@ TYPED_TEST(RowProduct, WeightsInInt8) {
     for (int64_t i = 0; i < m * n; ++i) {
       double sum = 0, size = 0;
       for (int64_t l = 0; l < k; ++l) {
-        const double term = double(this->a[i / n * k + l]) * w[i % n * k + l] *
+        const double term = double(self->a[i / n * k + l]) * float(w[i % n * k + l]) *
                             double(scales[i % n * groups + l / group]);
         sum += term;
         size += std::abs(term);
@@ -176,13 +178,42 @@ TYPED_TEST(RowProduct, WeightsInInt8) {
       ASSERT_NEAR(c[i], sum, size * 32 * std::numeric_limits<T>::epsilon()) << i << " of " << k;
     }
     for (int level = 1; level <= int(machineLevel()); ++level) {
-      ASSERT_TRUE(this->sameBits(product(0, m, CpuLevel(level)).data(), c.data(), m * n))
+      ASSERT_TRUE(self->sameBits(product(0, m, CpuLevel(level)).data(), c.data(), m * n))
           << k << " at level " << level;
       ASSERT_TRUE(
-          this->sameBits(product(m - 1, 1, CpuLevel(level)).data(), c.data() + (m - 1) * n, n))
+          self->sameBits(product(m - 1, 1, CpuLevel(level)).data(), c.data() + (m - 1) * n, n))
           << k << " at level " << level;
     }
   }
+}
+
+TYPED_TEST(RowProduct, WeightsInInt8) {
+  checkQuantised<int8_t>(this, [](std::mt19937 &random) {
+    return int8_t(std::uniform_int_distribution<int>(-128, 127)(random));
+  });
+}
+
+TYPED_TEST(RowProduct, WeightsInFp8) {
+  checkQuantised<Fp8>(this, [](std::mt19937 &random) {
+    const int magnitude = std::uniform_int_distribution<int>(0, 126)(random);
+    return Fp8{uint8_t(magnitude | (random() & 0x80))};
+  });
+}
+
+// 0x7f and 0xff are NaN at each level.
+TYPED_TEST(RowProduct, NotANumberInFp8) {
+  using T = TypeParam;
+  for (int level = 0; level <= int(machineLevel()); ++level)
+    for (uint8_t bits : {uint8_t(0x7f), uint8_t(0xff)}) {
+      const std::vector<T> a(16, T(1));
+      std::vector<Fp8> w(16, Fp8{0x38});
+      w[9] = {bits};
+      const float scale = 1;
+      T c = 0;
+      rowProduct<T, Fp8>({a.data(), 16}, {w.data(), 16, true}, {&scale, 1, 16}, {&c, 1}, 1, 1, 16,
+                         CpuLevel(level));
+      EXPECT_TRUE(std::isnan(c)) << "at level " << level;
+    }
 }
 
 // What attention hides has the weight 0.

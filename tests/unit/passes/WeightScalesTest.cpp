@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -21,7 +22,7 @@ Tensor randomWeight(int64_t n, int64_t k, std::mt19937 &random) {
 }
 
 /// sum_k m_k (w_k - q_k s)^2 of each row.
-std::vector<double> errors(const Tensor &w, const Int8Weight &q, const std::vector<float> &m) {
+std::vector<double> errors(const Tensor &w, const QuantisedWeight &q, const std::vector<float> &m) {
   int64_t n = w.dim(0), k = w.dim(1), groups = q.scale.dim(1);
   std::vector<double> out(n);
   for (int64_t i = 0; i < n * k; ++i) {
@@ -32,9 +33,9 @@ std::vector<double> errors(const Tensor &w, const Int8Weight &q, const std::vect
   return out;
 }
 
-Int8Weight byLargest(const Tensor &w, int64_t group) {
+QuantisedWeight byLargest(const Tensor &w, int64_t group) {
   int64_t n = w.dim(0), k = w.dim(1);
-  Int8Weight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, group ? k / group : 1})};
+  QuantisedWeight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, group ? k / group : 1})};
   quantiseRows(w.data<float>(), n, k, group, out.q.data<int8_t>(), out.scale.data<float>());
   return out;
 }
@@ -78,18 +79,32 @@ TEST(WeightScales, ColumnsThatMeetNothingMayBeClipped) {
   Tensor w = Tensor::of<float>({10.0F, 0.513F, -0.927F, 0.338F}, {1, 4});
   std::vector<float> all(4, 1), tail{0, 1, 1, 1};
   EXPECT_FLOAT_EQ(quantiseWeight(w, 0, all).scale.data<float>()[0], 10.0F / 127);
-  Int8Weight clipped = quantiseWeight(w, 0, tail);
+  QuantisedWeight clipped = quantiseWeight(w, 0, tail);
   EXPECT_LT(clipped.scale.data<float>()[0], 10.0F / 127);
   EXPECT_EQ(clipped.q.data<int8_t>()[0], 127);
 }
 
 TEST(WeightScales, ExactWeightsAndZerosStay) {
   Tensor w = Tensor::of<float>({0, 0, 254, -2}, {2, 2});
-  Int8Weight q = quantiseWeight(w, 0, {});
+  QuantisedWeight q = quantiseWeight(w, 0, {});
   EXPECT_EQ(q.scale.data<float>()[0], 1);
   EXPECT_EQ(q.scale.data<float>()[1], 2);
   EXPECT_EQ(q.q.data<int8_t>()[2], 127);
   EXPECT_EQ(q.q.data<int8_t>()[3], -1);
+}
+
+TEST(WeightScales, Fp8IsWithinAStepAndLeavesRoomForGains) {
+  std::mt19937 random(3);
+  Tensor w = randomWeight(9, 200, random);
+  std::fill_n(w.data<float>() + 200, 200, 0.0F);
+  const QuantisedWeight q = quantiseWeight(w, 0, {}, DType::F8E4M3);
+  for (int64_t i = 0; i < w.count(); ++i) {
+    const float scale = q.scale.data<float>()[i / 200], step = q.q.data<Fp8>()[i],
+                v = w.data<float>()[i];
+    EXPECT_LE(std::fabs(step), 112);
+    EXPECT_LE(std::fabs(step * scale - v), std::max(std::fabs(v) / 15.99F, scale * 0x1.01p-10F));
+  }
+  EXPECT_EQ(q.scale.data<float>()[1], 1);
 }
 
 } // namespace

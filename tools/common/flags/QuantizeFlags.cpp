@@ -13,14 +13,15 @@ namespace gpt2c {
 namespace cl = llvm::cl;
 
 static cl::opt<QuantizeScheme> scheme(
-    "quantize", cl::desc("Products with weights in int8"),
+    "quantize", cl::desc("Products with weights in int8 or fp8"),
     cl::values(clEnumValN(QuantizeScheme::W8A16, "w8a16", "weights only"),
                clEnumValN(QuantizeScheme::W8A8, "w8a8",
                           "a scale for each output channel and each token"),
                clEnumValN(QuantizeScheme::W8A8Tensor, "w8a8-tensor",
                           "a scale for each tensor, that of activations calibrated"),
                clEnumValN(QuantizeScheme::W8A8Smooth, "w8a8-smooth",
-                          "w8a8 with outliers of activations moved into the weights, calibrated")),
+                          "w8a8 with outliers of activations moved into the weights, calibrated"),
+               clEnumValN(QuantizeScheme::Fp8, "fp8", "weights only, in E4M3")),
     cl::init(QuantizeScheme::None), category());
 enum class KvType : uint8_t { Plan, Int8 };
 static cl::opt<KvType> kvType(
@@ -44,11 +45,11 @@ enum class WidenWeights : uint8_t { Auto, Never };
 static cl::opt<WidenWeights> widenWeights(
     "widen-weights",
     cl::desc(
-        "Int8 weights are in the plan as floats, too (two bytes more each), for calls in which "
+        "Quantised weights are in the plan as floats, too (two bytes more each), for calls in which "
         "those are faster"),
     cl::values(clEnumValN(WidenWeights::Auto, "auto",
                           "where there are such calls, on GPUs (default)"),
-               clEnumValN(WidenWeights::Never, "never", "they are int8 alone")),
+               clEnumValN(WidenWeights::Never, "never", "they are quantised alone")),
     cl::init(WidenWeights::Auto), category());
 static cl::list<std::string> exclude(
     "quantize-exclude",
@@ -101,7 +102,8 @@ llvm::Expected<QuantizeOptions> quantizeFlags() {
     return makeError(ExitCode::Usage, "--observer and --percentile are for --quantize=w8a8-tensor");
   if (!strength.empty() && scheme != QuantizeScheme::W8A8Smooth)
     return makeError(ExitCode::Usage, "--smooth-strength is for --quantize=w8a8-smooth");
-  if (weightGroup && (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor))
+  if (weightGroup && (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor ||
+                      scheme == QuantizeScheme::Fp8))
     return makeError(ExitCode::Usage, "--weight-group is for w8a16, w8a8 and w8a8-smooth");
   o.exclude = {exclude.begin(), exclude.end()};
   o.include = {include.begin(), include.end()};
