@@ -152,7 +152,8 @@ template <typename F> static auto withStore(Tensor &t, F f) {
   case DType::I8:
     return f([p = t.data<int8_t>()](int64_t i, auto v) { p[i] = static_cast<int8_t>(v); });
   case DType::F8E4M3:
-    return f([p = t.data<Fp8>()](int64_t i, auto v) { p[i] = {floatToFp8(static_cast<float>(v))}; });
+    return f(
+        [p = t.data<Fp8>()](int64_t i, auto v) { p[i] = {floatToFp8(static_cast<float>(v))}; });
   case DType::U8:
     return f([p = t.data<uint8_t>()](int64_t i, auto v) { p[i] = static_cast<uint8_t>(v); });
   case DType::Bool:

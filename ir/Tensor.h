@@ -119,8 +119,8 @@ private:
   mutable uint64_t hash_ = 0; // 0: not known
 };
 
-/// Calls f with a pointer to the elements of `t`, which is quantised: values of a type that converts
-/// to float.
+/// Calls f with a pointer to the elements of `t`, which is quantised: values of a type that
+/// converts to float.
 template <typename F> void withSteps(const Tensor &t, F f) {
   t.dtype() == DType::F8E4M3 ? f(t.data<Fp8>()) : f(t.data<int8_t>());
 }

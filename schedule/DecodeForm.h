@@ -24,9 +24,9 @@ struct StepWish {
 
 /// What a step may want of a persistent kernel.
 enum class DecodeAbility : uint8_t {
-  Grouped,   ///< it has what no stage has
+  Grouped,    ///< it has what no stage has
   FloatSteps, ///< weights of a byte that are no integers
-  Pages      ///< a state in pages
+  Pages       ///< a state in pages
 };
 constexpr llvm::StringRef nameOf(DecodeAbility a) {
   return a == DecodeAbility::Grouped      ? "heads that turn or share keys, a gated MLP, or bf16"

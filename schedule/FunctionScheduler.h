@@ -23,37 +23,23 @@ public:
   Schedule run();
 
 private:
-  /// What neighbours a product takes into its launch.
-  struct Neighbours {
-    ProductSite site;                          ///< of norm and end those that are taken
-    LinearProblem problem = site.own;          ///< with them
-    const RowStatistics *statistics = nullptr; ///< of the rows of its norm, where they are left
-    std::vector<NearMiss> misses = {};
-  };
-
   void decide(Op &op);
   Group &set(Op &at, Group group) { return groups_[&at] = std::move(group); }
   void setFused(Op &op) { set(op, {DoneGroup{&op, DoneGroup::Fused}}); }
 
   // Products
   void product(Op &op);
-  Neighbours neighboursOf(Op &product) const;
-  /// Whether a kernel that ends with what stands behind a product takes longer than the product and
-  /// a launch of that.
-  bool isEndDearer(const LinearProblem &p, const LinearProblem &ended) const;
+  ProductSite siteOf(const Op &product) const;
   /// Whether attention turns the rows that the rotation turns.
   bool isTurnedByReader(const Op &rotation) const;
-  /// Whether the product's kernel ends with what stands behind it; else that is a miss, and null.
-  void takeEnd(Neighbours &n) const;
-  void linear(Op &op, LinearGroup group, Neighbours neighbours);
   /// How a product with int8 weights comes to its result; why it cannot, or nothing.
   std::optional<std::string> int8(Op &op, LinearGroup &group) const;
   void addInt8Wishes(LinearProblem &p, const Op &op, const Int8Product &form) const;
-  void addWishes(LinearGroup &group, std::vector<NearMiss> &misses) const;
-  void choose(LinearGroup group, std::vector<NearMiss> misses);
+  /// Takes one of the kernels in `list`.
+  void choose(LinearGroup group, std::vector<LinearCandidate> list, std::vector<NearMiss> misses);
   size_t chosen(const LinearGroup &group, llvm::ArrayRef<LinearCandidate> list) const;
   /// Both products and the norm before them as one launch, if a kernel has it.
-  bool mlp(Op &hidden, Neighbours &neighbours);
+  bool mlp(Op &hidden, const ProductSite &site, std::vector<NearMiss> &misses);
 
   // Others
   void attention(Op &op);
@@ -66,9 +52,6 @@ private:
 
   /// Whether products read `v` where a gather_last takes it from.
   bool isReadInPlace(const Value *v) const;
-  /// What `v` is stored as.
-  const Value *stored(const Value *v) const;
-  const RowStatistics *statisticsOf(const Value *v) const;
 
   Function &f_;
   Problems problems_;

@@ -14,28 +14,28 @@ static Op *outputOf(const Op &hidden) {
   return isConstant(hidden.operand(W)) && isConstant(output->operand(W)) ? output : nullptr;
 }
 
-bool FunctionScheduler::mlp(Op &hidden, Neighbours &neighbours) {
+bool FunctionScheduler::mlp(Op &hidden, const ProductSite &site, std::vector<NearMiss> &misses) {
   using enum ops::Linear::Operand;
   Op *output = problems_.batchInvariant() ? nullptr : outputOf(hidden);
   if (!output || !hasKernelTypes(*output))
     return false;
   const Value *bias1 = hidden.operand(Bias), *bias2 = output->operand(Bias),
               *residual = output->operand(Residual);
-  MlpProblem p{.hidden = neighbours.site.own, .output = problems_.linear(*output)};
+  MlpProblem p{.hidden = site.own, .output = problems_.linear(*output)};
   p.activation = *activationNamed(hidden.stringAttr("activation"));
   p.biases = isConstant(bias1) && isConstant(bias2) && bias1->type.dtype == bias2->type.dtype;
   if (p.biases)
     p.biasType = scalarOf(bias1);
   p.residual = !hidden.operand(Residual) && residual && !isReadInPlace(residual) &&
                residual->type.dtype == DType::F16 && output->stringAttr("activation") == "none";
-  p.norm = neighbours.site.norm && neighbours.site.normed.plainNorm;
+  p.norm = site.norm && site.normed.plainNorm;
   if (const Op *attention = stateAttention(*output, false))
     std::tie(p.heads, p.headDim) = headsOf(*attention);
   const std::vector<MlpCandidate> list = candidatesOf(kernels_.mlp, p, p);
   if (list.empty()) {
     for (const MlpKernel *k : kernels_.mlp) {
       const std::string refusal = k->refusal(p);
-      neighbours.misses.push_back(
+      misses.push_back(
           {"mlp", (k->name() + ": " + (refusal.empty() ? k->slower(p) : refusal)).str()});
     }
     return false;

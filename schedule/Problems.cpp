@@ -2,6 +2,8 @@
 
 #include "schedule/products/Operands.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace gpt2c {
 
 LinearProblem Problems::linear(const Op &op) const {
@@ -54,8 +56,8 @@ Op *Problems::onlyReader(const Op &product) const {
   const Value *y = product.result(0);
   const bool floats =
       product.is(OpCode::Linear) || (takesInt8Weights(product) && product.intAttr("x_group") < 0);
-  // Where it pays depends on the number of rows: in a batch-invariant plan each version would choose
-  // by itself.
+  // Where it pays depends on the number of rows: in a batch-invariant plan each version would
+  // choose by itself.
   if (batchInvariant() || !y->hasOneUse() || !floats || residualOf(product) ||
       !hasKernelTypes(product) || product.stringAttr("activation") != "none" ||
       !product.operand(ops::Linear::W)->type.isStatic())
@@ -63,9 +65,27 @@ Op *Problems::onlyReader(const Op &product) const {
   return y->uses()[0].op;
 }
 
-ProductSite Problems::site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends) const {
+/// What `v` is stored as.
+static const Value *stored(const Value *v) {
+  while (v->def() && isView(*v->def()))
+    v = v->def()->operand(0);
+  return v;
+}
+
+/// Whether the index of the largest element of each row is asked for.
+static bool hasGreedyChoice(const Value *v) {
+  return llvm::any_of(v->uses(), [](const Use &u) {
+    return keepsRows(*u.op) ? hasGreedyChoice(u.op->result()) : u.op->is(OpCode::ArgMax);
+  });
+}
+
+ProductSite Problems::site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends,
+                           const llvm::DenseMap<const Value *, RowStatistics> &known) const {
   ProductSite s{.own = linear(product), .norm = normBefore(product)};
+  s.choice = hasGreedyChoice(product.result(0));
   if (s.norm) {
+    const auto left = known.find(stored(s.norm->operand(ops::LayerNorm::X)));
+    s.statistics = left == known.end() ? nullptr : &left->second;
     s.normed.norm = normOf(*s.norm);
     s.normed.gain = scalarOf(s.norm->operand(ops::LayerNorm::Scale));
     s.normed.plainNorm = isFoldedNorm(*s.norm);

@@ -6,18 +6,6 @@
 
 namespace gpt2c {
 
-/// A product and what its kernel may compute beside it, whatever kernels there are.
-struct ProductSite {
-  LinearProblem own;                ///< the product by itself
-  LinearFusions normed = {};        ///< what the norm before it is; none where there is no norm
-  Op *norm = nullptr;               ///< before it
-  Op *end = nullptr;                ///< behind it
-  const ProductEnd *form = nullptr; ///< what `end` is
-  /// The norm is for the kernels that compute the end. A wide product is no vocabulary then; but of
-  /// more rows a launch of the norm takes no longer.
-  bool normOfEnd = false;
-};
-
 class Problems {
 public:
   Problems(const SymbolBounds &bounds, const ScheduleOptions &options)
@@ -29,8 +17,10 @@ public:
 
   /// A product with weights of constant size.
   LinearProblem linear(const Op &product) const;
-  /// The same, and what stands around it.
-  ProductSite site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends) const;
+  /// The same, and what stands around it, but for wishes of others. `known`: the statistics that
+  /// values were left with.
+  ProductSite site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends,
+                   const llvm::DenseMap<const Value *, RowStatistics> &known = {}) const;
   /// Without what quantises the value, and without what turns queries and keys.
   AttentionProblem attention(const Op &op) const;
   /// Of attention over pages whose sizes are constant.

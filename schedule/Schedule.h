@@ -23,12 +23,6 @@ struct Choice {
   std::string key, name, sumOrder;
 };
 
-/// What stands beside an op and has a launch of its own all the same.
-struct NearMiss {
-  std::string what; ///< "norm", "gate", "mlp", "rope", "statistics"
-  std::string why;
-};
-
 /// How a product with int8 weights comes to its result.
 struct Int8Product {
   /// Its rows: floats that a kernel reads as they are, int8 as they come, or quantised in front of

@@ -170,15 +170,4 @@ bool FunctionScheduler::isReadInPlace(const Value *v) const {
   return done && done->why == DoneGroup::ReadInPlace;
 }
 
-const Value *FunctionScheduler::stored(const Value *v) const {
-  while (v->def() && isView(*v->def()))
-    v = v->def()->operand(0);
-  return v;
-}
-
-const RowStatistics *FunctionScheduler::statisticsOf(const Value *v) const {
-  auto it = statistics_.find(stored(v));
-  return it == statistics_.end() ? nullptr : &it->second;
-}
-
 } // namespace gpt2c

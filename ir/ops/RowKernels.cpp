@@ -181,9 +181,8 @@ MEMBER __m512 ofFp8(__m512i bytes) {
   const __m512i bits = _mm512_or_si512(sign, _mm512_slli_epi32(magnitude, 20));
   const __m512 v = _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p120F));
   const __mmask16 nan = _mm512_cmpeq_epi32_mask(magnitude, _mm512_set1_epi32(0x7f));
-  return _mm512_castsi512_ps(_mm512_mask_or_epi32(_mm512_castps_si512(v), nan,
-                                                  _mm512_castps_si512(v),
-                                                  _mm512_set1_epi32(0x7fc00000)));
+  return _mm512_castsi512_ps(_mm512_mask_or_epi32(
+      _mm512_castps_si512(v), nan, _mm512_castps_si512(v), _mm512_set1_epi32(0x7fc00000)));
 }
 
 template <> struct Vec<float> {
@@ -232,8 +231,8 @@ template <> struct Vec<double> {
         _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p))))};
   }
   MEMBER static Vec load(const Fp8 *p) {
-    return {_mm512_cvtps_pd(avx2::ofFp8(
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)))))};
+    return {_mm512_cvtps_pd(
+        avx2::ofFp8(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)))))};
   }
   MEMBER static Vec all(double x) { return {_mm512_set1_pd(x)}; }
   MEMBER void store(double *p) const { _mm512_storeu_pd(p, v); }

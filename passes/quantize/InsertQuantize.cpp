@@ -346,8 +346,7 @@ private:
       return llvm::Error::success();
     return makeError(ExitCode::Unsupported,
                      constantName(weight) + " holds " + llvm::Twine(c.nan) + " NaN and " +
-                         llvm::Twine(c.infinite) +
-                         " infinities, which " +
+                         llvm::Twine(c.infinite) + " infinities, which " +
                          (options_.scheme == QuantizeScheme::Fp8 ? "fp8" : "int8") +
                          " cannot: mend the model, or keep this weight's "
                          "precision with --quantize-exclude");

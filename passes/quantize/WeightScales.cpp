@@ -97,14 +97,16 @@ static float bestFp8Scale(const float *w, const float *moments, int64_t count) {
 Tensor floatsOf(const QuantisedWeight &w, DType type) {
   const int64_t n = w.q.dim(0), k = w.q.dim(1), group = k / std::max<int64_t>(1, w.scale.dim(1));
   Tensor out(type, {n, k});
-  withSteps(w.q, [&](const auto *steps) { llvm::parallelFor(0, n, [&](size_t row) {
-    std::vector<double> floats(k);
-    for (int64_t i = 0; i < k; ++i) {
-      const float scale = w.scale.data<float>()[int64_t(row) * w.scale.dim(1) + i / group];
-      floats[i] = double(float(steps[int64_t(row) * k + i]) * scale);
-    }
-    out.store(int64_t(row) * k, floats);
-  }); });
+  withSteps(w.q, [&](const auto *steps) {
+    llvm::parallelFor(0, n, [&](size_t row) {
+      std::vector<double> floats(k);
+      for (int64_t i = 0; i < k; ++i) {
+        const float scale = w.scale.data<float>()[int64_t(row) * w.scale.dim(1) + i / group];
+        floats[i] = double(float(steps[int64_t(row) * k + i]) * scale);
+      }
+      out.store(int64_t(row) * k, floats);
+    });
+  });
   return out;
 }
 

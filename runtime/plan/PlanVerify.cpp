@@ -56,7 +56,7 @@ struct DTypeInfo {
   uint64_t bytes;
 };
 /// In the order of plan::DType.
-constexpr DTypeInfo dtypes[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f64", 8}, {"i8", 1},
+constexpr DTypeInfo dtypes[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f64", 8},  {"i8", 1},
                                 {"u8", 1},  {"i32", 4}, {"i64", 8},  {"bool", 1}, {"f8e4m3", 1}};
 static_assert(std::size(dtypes) == size_t(plan::DType::MAX) + 1);
 } // namespace

@@ -66,20 +66,88 @@ bool LinearFamily::statisticsPay(const LinearProblem &p, const LinearProblem &be
   return !with || !without || !left || !notLeft || *with + *left <= *without + *notLeft;
 }
 
-LinearProblem LinearFamily::fused(LinearProblem p, const LinearFusions &norm,
-                                  const RowStatistics *statistics, ProductEndKind end) const {
+LinearProblem LinearFamily::fused(LinearProblem p, const ProductSite &site,
+                                  ProductEndKind end) const {
   p.fused.end = end;
-  if (norm.norm == NormKind::None)
+  if (!site.norm)
     return p;
-  p.fused.norm = norm.norm;
-  p.fused.gain = norm.gain;
-  p.fused.plainNorm = norm.plainNorm;
-  p.fused.normSums = norm.normSums;
-  if (statistics && wantsNormStatistics(p)) {
-    p.fused.normParts = statistics->parts;
-    p.fused.normWidth = statistics->width;
+  p.fused.norm = site.normed.norm;
+  p.fused.gain = site.normed.gain;
+  p.fused.plainNorm = site.normed.plainNorm;
+  p.fused.normSums = site.normed.normSums;
+  if (site.statistics && wantsNormStatistics(p)) {
+    p.fused.normParts = site.statistics->parts;
+    p.fused.normWidth = site.statistics->width;
   }
   return p;
+}
+
+void LinearFamily::takeNorm(ProductSite &site, ProductForm &form) const {
+  const LinearProblem normed = fused(site.own, site, ProductEndKind::None);
+  if ((site.normOfEnd && computes(fused(site.own, site, site.form->kind))) || computes(normed)) {
+    form.problem = normed;
+    return;
+  }
+  form.misses.push_back({"norm", refusal(normed)});
+  site.norm = nullptr;
+}
+
+bool LinearFamily::isEndDearer(const LinearProblem &p, const LinearProblem &ended) const {
+  const std::vector<LinearCandidate> with = candidates(ended), without = candidates(p);
+  // A launch by itself reads what the product has written; a rotation writes as much, a gate half
+  // of it, and its product the other half.
+  constexpr double launch = 2, bytesPerMicrosecond = 3e6;
+  const double traffic = double(p.rows) * double(p.n) * scalarBytes(p.y) * 2 / bytesPerMicrosecond;
+  return !without.empty() && with.front().microseconds && without.front().microseconds &&
+         *with.front().microseconds > *without.front().microseconds + launch + traffic;
+}
+
+void LinearFamily::takeEnd(ProductSite &site, ProductForm &form) const {
+  const LinearProblem whole = fused(site.own, site, site.form->kind);
+  LinearProblem p = form.problem, ended = whole;
+  if (!computes(p) && !computes(ended))
+    for (LinearProblem *each : {&p, &ended}) // int8 weights that become floats first
+      static_cast<LinearShape &>(*each) = each->widened();
+  const bool none = candidates(ended).empty();
+  if (!none && !isEndDearer(p, ended)) {
+    form.problem = whole;
+    return;
+  }
+  const ProductEndInfo &info = infoOf(site.form->kind);
+  form.misses.push_back(
+      {info.word.str(),
+       none ? refusal(ended)
+            : ("the product and a launch of the " + info.noun + " are faster").str()});
+  site.end = nullptr;
+}
+
+void LinearFamily::addWishes(LinearProblem &p, const ProductSite &site,
+                             std::vector<NearMiss> &misses) const {
+  if (site.end)
+    return;
+  LinearProblem statistics = p.plain(), largest = p.plain();
+  statistics.fused.statistics = largest.fused.best = true;
+  // For any rows a vocabulary alone leaves something, its largest elements, which changes no sum.
+  if (!p.batchInvariant && site.statisticsWished) {
+    p.fused.statistics = leaderComputes(statistics);
+    if (!p.fused.statistics)
+      misses.push_back({"statistics", refusal(statistics)});
+  }
+  if (site.choice)
+    p.fused.best = p.batchInvariant ? p.rows <= 256 && computes(largest) : leaderComputes(largest);
+}
+
+ProductForm LinearFamily::form(ProductSite &site, bool whole) const {
+  ProductForm form{.problem = site.own};
+  if (site.norm)
+    takeNorm(site, form);
+  if (site.end)
+    takeEnd(site, form);
+  if (whole) {
+    addWishes(form.problem, site, form.misses);
+    form.candidates = candidates(form.problem);
+  }
+  return form;
 }
 
 std::string LinearFamily::refusal(const LinearProblem &p) const {

@@ -3,13 +3,20 @@
 #pragma once
 
 #include "schedule/Kernel.h"
-#include "schedule/products/LinearProblem.h"
+#include "schedule/products/ProductSite.h"
 
 namespace gpt2c {
 
 struct LinearLaunch; // where a launch of one goes
 using LinearKernel = Kernel<LinearProblem, LinearLaunch>;
 using LinearCandidate = Candidate<LinearProblem, LinearLaunch>;
+
+/// A product with what its kernel computes beside it.
+struct ProductForm {
+  LinearProblem problem;
+  std::vector<LinearCandidate> candidates = {}; ///< as LinearFamily::candidates() has them
+  std::vector<NearMiss> misses = {};            ///< what is not computed with it
+};
 
 /// All of them, in order of preference.
 class LinearFamily {
@@ -39,13 +46,22 @@ public:
   bool statisticsPay(const LinearProblem &p, const LinearProblem &before) const;
   /// A product with a norm and an end; the norm by the statistics of its rows where there are some
   /// and the kernel that is taken wants them.
-  LinearProblem fused(LinearProblem p, const LinearFusions &norm, const RowStatistics *statistics,
-                      ProductEndKind end = ProductEndKind::None) const;
+  LinearProblem fused(LinearProblem p, const ProductSite &site, ProductEndKind end) const;
+  /// What of the site a kernel computes with the product: the rest becomes null there. Without
+  /// candidates, and without what others wish of its result, where it is not `whole`.
+  ProductForm form(ProductSite &site, bool whole) const;
+  /// What others wish of the result, where the kernel that is taken does it.
+  void addWishes(LinearProblem &p, const ProductSite &site, std::vector<NearMiss> &misses) const;
   /// Why no kernel does all of it: the word of the kernel that is taken for the plain product.
   std::string refusal(const LinearProblem &p) const;
 
 private:
   std::optional<double> leastMicroseconds(const LinearProblem &p) const;
+  void takeNorm(ProductSite &site, ProductForm &form) const;
+  void takeEnd(ProductSite &site, ProductForm &form) const;
+  /// Whether a kernel that ends with what stands behind a product takes longer than the product and
+  /// a launch of that.
+  bool isEndDearer(const LinearProblem &p, const LinearProblem &ended) const;
 
   llvm::ArrayRef<const LinearKernel *> kernels_;
   llvm::ArrayRef<const ProductEnd *> ends_;

@@ -32,9 +32,8 @@ const Type *StatisticsWishes::normedWeights(const Value *v) const {
           !product.operand(ops::Linear::W)->type.isStatic())
         continue;
       const ProductSite site = problems_.site(product, kernels_.ends());
-      LinearProblem p = site.own.with(site.normed);
-      if (site.normOfEnd)
-        p.fused.end = site.form->kind;
+      const LinearProblem p =
+          kernels_.fused(site.own, site, site.normOfEnd ? site.form->kind : ProductEndKind::None);
       if (site.norm && kernels_.wantsNormStatistics(p) && pays(v, p))
         return &product.operand(ops::Linear::W)->type;
     }

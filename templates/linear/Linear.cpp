@@ -42,8 +42,7 @@ llvm::Expected<LinearCall> linearCall(const LinearGroup &g, ArgList &args, Epilo
   Op &op = *g.product;
   const bool plain = op.is(OpCode::Linear);
   Value *x = g.norm ? g.norm->operand(ops::LayerNorm::X) : op.operand(ops::Linear::X),
-        *w = op.operand(ops::Linear::W),
-        *y = g.end ? g.end->result() : op.result(0),
+        *w = op.operand(ops::Linear::W), *y = g.end ? g.end->result() : op.result(0),
         *bias =
             op.operand(plain ? unsigned(ops::Linear::Bias) : unsigned(ops::QuantizedLinear::Bias)),
         *residual = residualOf(op);

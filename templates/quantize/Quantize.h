@@ -57,9 +57,9 @@ struct GivenScale {
 /// Quantised rows and their scales.
 struct QuantisedRows {
   plan::ArgT q, scale;
-  int64_t group = 0;         ///< elements that share a scale; 0: a row, -1: all
-  Scalar type = Scalar::I8;  ///< of q
-  GivenScale given = {};     ///< of a result, group -1, when it is a constant
+  int64_t group = 0;        ///< elements that share a scale; 0: a row, -1: all
+  Scalar type = Scalar::I8; ///< of q
+  GivenScale given = {};    ///< of a result, group -1, when it is a constant
 };
 
 /// Memory for one step to hand `count` elements to the next.

@@ -247,6 +247,21 @@ template <typename H> void narrowToPair(Thread &t, const Instruction &i) {
   const uint32_t high = H::of(get<float>(t, i.o[1])).bits, low = H::of(get<float>(t, i.o[2])).bits;
   put<uint32_t>(t, i.o[0], high << 16 | low);
 }
+/// The 8-bit float E4M3.
+float valueOfFp8(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  const float v = (bits & 127) == 127 ? NAN
+                  : exponent          ? std::ldexp(float(8 + mantissa), exponent - 10)
+                                      : std::ldexp(float(mantissa), -9);
+  return bits & 0x80 ? -v : v;
+}
+/// Two of them, the lower byte to the lower half.
+void widenFp8Pair(Thread &t, const Instruction &i) {
+  const uint16_t pair = get<uint16_t>(t, i.o[1]);
+  const uint32_t low = floatToHalf(valueOfFp8(uint8_t(pair))),
+                 high = floatToHalf(valueOfFp8(uint8_t(pair >> 8)));
+  put<uint32_t>(t, i.o[0], high << 16 | low);
+}
 /// f of each half of a register, or of a register with one.
 template <typename H, float (*F)(float, float, float)>
 void ofHalves(Thread &t, const Instruction &i) {
@@ -366,6 +381,8 @@ Execute conversion(Instruction &i, const std::vector<std::string> &parts) {
   };
   if (from == "f16" || from == "bf16")
     return to != "f32" ? nullptr : from == "f16" ? widenHalf<Half> : widenHalf<Bfloat>;
+  if (from == "e4m3x2")
+    return to == "f16x2" ? widenFp8Pair : nullptr;
   if (to == "f16x2" || to == "bf16x2")
     return to == "f16x2" ? narrowToPair<Half> : narrowToPair<Bfloat>;
   if (to == "f16" || to == "bf16")

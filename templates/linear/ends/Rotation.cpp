@@ -14,8 +14,8 @@ bool fits(const Op &op, const Op &product) {
   if (!op.is(OpCode::Rope) || product.result(0)->uses()[0].operand != X)
     return false;
   const Value *cos = op.operand(Cos);
-  const bool pairs = op.boolAttr("interleaved") && !op.boolAttr("to_halves") &&
-                     op.intAttr("head_dim") % 2 == 0;
+  const bool pairs =
+      op.boolAttr("interleaved") && !op.boolAttr("to_halves") && op.intAttr("head_dim") % 2 == 0;
   return pairs && hasKernelTypes(op) && op.hasUses() && cos->type.shape[0].constant() &&
          cos->type.shape[1].constant();
 }

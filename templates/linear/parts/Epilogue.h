@@ -35,7 +35,7 @@ struct EpilogueStage {
 #define ACTIVATION(Name, ...) Name,
 #define HALVES(Name, ...) Name,
 #include "ir/Activations.def"
-    // last: what stands behind the product
+  // last: what stands behind the product
 #define PRODUCT_END(Name, ...) Name,
 #include "schedule/products/ProductEnds.def"
     // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)

@@ -159,9 +159,9 @@ const LinearKernel &linearRingKernel() {
           "up to 32 rows in fp16 or bf16, weights in their type, or int8 beside fp16: one "
           "wave of blocks, weights by bulk copies into a ring, a norm folded into the epilogue",
       .needs = wholeClusters,
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes, LinearAbility::FloatSteps,
-              LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
-              LinearAbility::Gate, LinearAbility::Rotation},
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes,
+              LinearAbility::FloatSteps, LinearAbility::NormBySums, LinearAbility::NormByStatistics,
+              LinearAbility::NormGain, LinearAbility::Gate, LinearAbility::Rotation},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -137,8 +137,8 @@ const LinearKernel &linearRowsKernel() {
       .name = "linear_rows",
       .summary = "up to 64 rows in fp16 or bf16, weights in their type, or int8 beside fp16: K in "
                  "parts within a block or cluster, a norm folded into the epilogue",
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes, LinearAbility::FloatSteps,
-              LinearAbility::WeightGroups, LinearAbility::NormBySums,
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes,
+              LinearAbility::FloatSteps, LinearAbility::WeightGroups, LinearAbility::NormBySums,
               LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate,
               LinearAbility::Rotation},
       .refusal = refusal,

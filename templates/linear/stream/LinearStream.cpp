@@ -102,9 +102,9 @@ const LinearKernel &linearStreamKernel() {
       .name = "linear_stream",
       .summary = "a vocabulary for up to 64 rows: rows stay in shared memory, weights pass by, "
                  "norm and largest elements with them",
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes, LinearAbility::FloatSteps, LinearAbility::Norm,
-              LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
-              LinearAbility::Best},
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes,
+              LinearAbility::FloatSteps, LinearAbility::Norm, LinearAbility::NormBySums,
+              LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Best},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -118,8 +118,8 @@ const LinearKernel &linearStreamTmaKernel() {
       .summary = "a vocabulary for up to 256 rows on Hopper: blocks take tile after tile, largest "
                  "elements with them",
       .needs = wgmmaTiles,
-      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes, LinearAbility::FloatSteps, LinearAbility::Best,
-              LinearAbility::AnyRows},
+      .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes,
+              LinearAbility::FloatSteps, LinearAbility::Best, LinearAbility::AnyRows},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -15,8 +15,12 @@ namespace linear_stream_tma_test {
 void streamTma(Suite &suite, const std::string &label, LinearStreamTmaConfig c,
                const Epilogue &epilogue, const std::vector<Shape> &shapes, bool logits = true) {
   const bool bytes = isQuantised(c.w);
-  const std::string group =
-      llvm::formatv("linear_stream_tma {0} {1}x{2}", c.w == Scalar::I8 ? "i8" : bytes ? "fp8" : typeName(c.x), c.bm, c.bn).str();
+  const std::string group = llvm::formatv("linear_stream_tma {0} {1}x{2}",
+                                          c.w == Scalar::I8 ? "i8"
+                                          : bytes           ? "fp8"
+                                                            : typeName(c.x),
+                                          c.bm, c.bn)
+                                .str();
   const int choose = choiceKernel(suite, group);
   for (Shape s : shapes) {
     c.n = s.n;

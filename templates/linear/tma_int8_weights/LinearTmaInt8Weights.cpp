@@ -139,9 +139,9 @@ const LinearKernel &linearTmaInt8WeightsKernel() {
       .summary = "17 to 512 rows in fp16 with int8 weights on Hopper, which become halves in "
                  "shared memory",
       .needs = wgmmaTiles | Features{Feature::Clusters},
-      .can = {LinearAbility::F16Bytes, LinearAbility::FloatSteps, LinearAbility::NormByStatistics, LinearAbility::NormGain,
-              LinearAbility::Gate, LinearAbility::Rotation, LinearAbility::Statistics,
-              LinearAbility::AnyRows},
+      .can = {LinearAbility::F16Bytes, LinearAbility::FloatSteps, LinearAbility::NormByStatistics,
+              LinearAbility::NormGain, LinearAbility::Gate, LinearAbility::Rotation,
+              LinearAbility::Statistics, LinearAbility::AnyRows},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

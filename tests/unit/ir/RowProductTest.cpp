@@ -163,7 +163,7 @@ template <typename W, typename Test> void checkQuantised(Test *self, W (*draw)(s
     auto product = [&](int64_t first, int64_t rows, CpuLevel level) {
       std::vector<T> c(rows * n, T(NAN));
       rowProduct<T, W>({self->a.data() + first * k, k}, {w.data(), k, true},
-                    {scales.data(), groups, group}, {c.data(), n}, rows, n, k, level);
+                       {scales.data(), groups, group}, {c.data(), n}, rows, n, k, level);
       return c;
     };
     const std::vector<T> c = product(0, m, CpuLevel::Portable);

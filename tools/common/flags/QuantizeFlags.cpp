@@ -42,15 +42,15 @@ static cl::opt<int64_t> weightGroup(
     cl::desc("Elements of a weight's row that share a scale (w8a16, w8a8; default: the whole row)"),
     cl::value_desc("N"), cl::init(0), category());
 enum class WidenWeights : uint8_t { Auto, Never };
-static cl::opt<WidenWeights> widenWeights(
-    "widen-weights",
-    cl::desc(
-        "Quantised weights are in the plan as floats, too (two bytes more each), for calls in which "
-        "those are faster"),
-    cl::values(clEnumValN(WidenWeights::Auto, "auto",
-                          "where there are such calls, on GPUs (default)"),
-               clEnumValN(WidenWeights::Never, "never", "they are quantised alone")),
-    cl::init(WidenWeights::Auto), category());
+static cl::opt<WidenWeights>
+    widenWeights("widen-weights",
+                 cl::desc("Quantised weights are in the plan as floats, too (two bytes more each), "
+                          "for calls in which "
+                          "those are faster"),
+                 cl::values(clEnumValN(WidenWeights::Auto, "auto",
+                                       "where there are such calls, on GPUs (default)"),
+                            clEnumValN(WidenWeights::Never, "never", "they are quantised alone")),
+                 cl::init(WidenWeights::Auto), category());
 static cl::list<std::string> exclude(
     "quantize-exclude",
     cl::desc("Keep the precision of products whose weight or ONNX node matches (repeatable)"),
