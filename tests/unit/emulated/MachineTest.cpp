@@ -210,6 +210,14 @@ TEST(Machine, LanesShuffle) {
     EXPECT_EQ(c.to[i], int(100 + (i ^ 5)));
 }
 
+TEST(Machine, PairsOfFp8BecomeHalves) {
+  Case c;
+  c.run({".reg .b16 %h<2>;\n"
+         "mov.b32 %r9, 3154182144; mov.b32 {%h0, %h1}, %r9;\n" // -1.5, 2^-9 above zeros
+         "cvt.rn.f16x2.e4m3x2 %r10, %h1; st.global.u32 [%out], %r10;"});
+  EXPECT_EQ(c.to, std::vector<int>(threads, int(0xbe001800)));
+}
+
 TEST(Machine, MatricesMultiply) {
   // Ones of m16n8k16: each sum is 16.
   Case c;
