@@ -33,6 +33,9 @@ inline constexpr FormatInfo formatInfos[] = {
 };
 constexpr const FormatInfo &infoOf(OperandFormat f) { return formatInfos[size_t(f)]; }
 
+/// Two-byte floats: sums, norms and softmax are computed in single precision.
+constexpr bool isNarrow(DType t) { return t == DType::F16 || t == DType::BF16; }
+
 /// Weights or activations of which `group` elements of a row share a scale; 0: a row.
 constexpr OperandFormat int8Format(int64_t group) {
   return group > 0 ? OperandFormat::I8Group : OperandFormat::I8Row;

@@ -224,14 +224,22 @@ private:
 
 bool parseDim(TokenStream &s, Dim &out) { return DimParser(s).sum(out); }
 
+/// "f32, f16 or bool"
+static std::string allDTypes() {
+  std::string names;
+  for (size_t t = 0; t < std::size(dtypeInfos); ++t)
+    names += (t == 0 ? "" : t + 1 == std::size(dtypeInfos) ? " or " : ", ") +
+             dtypeInfos[t].name.str();
+  return names;
+}
+
 bool parseType(TokenStream &s, Type &out) {
   if (!s.at(Token::Identifier))
     return s.unexpected("a type, such as f32[batch, 64]");
   Token name = s.take();
   std::optional<DType> dtype = parseDType(name.text);
   if (!dtype)
-    return s.error(name, "'" + name.text +
-                             "' is no element type: f32, f16, bf16, f64, i8, u8, i32, i64 or bool");
+    return s.error(name, "'" + name.text + "' is no element type: " + allDTypes());
   out = Type{*dtype, {}};
   return s.list(Token::LSquare, Token::RSquare, [&] {
     Token at = s.peek();

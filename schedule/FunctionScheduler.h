@@ -59,7 +59,7 @@ private:
   const Kernels &kernels_;
   StatisticsWishes wishes_;
   llvm::DenseMap<const Op *, Group> groups_; ///< by the op whose place among the launches they have
-  llvm::DenseMap<const Value *, RowStatistics> statistics_;
+  KnownStatistics statistics_;
   llvm::DenseMap<const Op *, const Op *> inFront_; ///< norms and rotations, by who computes them
   llvm::DenseSet<const Value *> largest_;          ///< results whose largest elements are left
 };

@@ -80,7 +80,7 @@ static bool hasGreedyChoice(const Value *v) {
 }
 
 ProductSite Problems::site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends,
-                           const llvm::DenseMap<const Value *, RowStatistics> &known) const {
+                           const KnownStatistics &known) const {
   ProductSite s{.own = linear(product), .norm = normBefore(product)};
   s.choice = hasGreedyChoice(product.result(0));
   if (s.norm) {

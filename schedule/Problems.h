@@ -6,6 +6,9 @@
 
 namespace gpt2c {
 
+/// The statistics that values were left with.
+using KnownStatistics = llvm::DenseMap<const Value *, RowStatistics>;
+
 class Problems {
 public:
   Problems(const SymbolBounds &bounds, const ScheduleOptions &options)
@@ -17,10 +20,9 @@ public:
 
   /// A product with weights of constant size.
   LinearProblem linear(const Op &product) const;
-  /// The same, and what stands around it, but for wishes of others. `known`: the statistics that
-  /// values were left with.
+  /// The same, and what stands around it, but for wishes of others.
   ProductSite site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends,
-                   const llvm::DenseMap<const Value *, RowStatistics> &known = {}) const;
+                   const KnownStatistics &known = KnownStatistics()) const;
   /// Without what quantises the value, and without what turns queries and keys.
   AttentionProblem attention(const Op &op) const;
   /// Of attention over pages whose sizes are constant.

@@ -1,15 +1,13 @@
 // Element types of kernels, and what they compute beside their own work.
 #pragma once
 
-#include "ir/DType.h"
+#include "ir/Format.h"
 #include "ir/Norms.h"
 
 namespace gpt2c {
 
 /// Storage type of a tensor in a kernel; floats are F32, F16 and BF16.
 using Scalar = DType;
-/// Two-byte floats, whose sums are in fp32.
-constexpr bool isNarrow(Scalar s) { return s == Scalar::F16 || s == Scalar::BF16; }
 constexpr unsigned scalarBytes(Scalar s) { return byteSize(s); }
 
 /// How a kernel that quantises its result by a scale that is given does it: q = x yInverse, or with

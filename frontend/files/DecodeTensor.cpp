@@ -111,8 +111,9 @@ public:
       return fromField<uint8_t>(proto_.int32_data());
     case DType::Bool:
       return fromField<uint8_t>(proto_.int32_data(), [](int32_t v) { return uint8_t(v != 0); });
+    default:
+      llvm_unreachable("all element types of models are handled");
     }
-    llvm_unreachable("all element types are handled");
   }
 
 private:

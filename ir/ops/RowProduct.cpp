@@ -72,5 +72,6 @@ template void rowProduct(Matrix<const double>, Matrix<const double>, Matrix<doub
   template void rowProduct(Matrix<const double>, Matrix<const W>, RowScales, Matrix<double>,       \
                            int64_t, int64_t, int64_t, CpuLevel);
 ALL_ROW_STEPS
+#undef ROW_STEPS
 
 } // namespace gpt2c

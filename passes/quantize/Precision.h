@@ -20,9 +20,6 @@ inline std::optional<DType> precisionOf(llvm::StringRef name) {
   return std::nullopt;
 }
 
-/// Two bytes an element: sums, norms and softmax are computed in single precision.
-inline bool isNarrow(DType t) { return t == DType::F16 || t == DType::BF16; }
-
 /// The largest relative error of one rounding: 2^-p for p significant bits.
 inline double unitRoundoff(DType t) {
   return t == DType::BF16  ? infoOf(OperandFormat::BF16).bound

@@ -3,20 +3,20 @@
 
 namespace gpt2c {
 
-namespace {
+namespace gate_end {
 
-bool fits(const Op &op, const Op &product) {
+static bool fits(const Op &op, const Op &product) {
   return op.is(OpCode::Gated) && op.boolAttr("interleaved") &&
          product.result(0)->type.dtype == op.result()->type.dtype;
 }
 
-EpilogueStage stage(const LinearGroup &g, ArgList &) {
+static EpilogueStage stage(const LinearGroup &g, ArgList &) {
   const Activation a = *activationNamed(g.end->stringAttr("activation"));
   return {EpilogueStage::Gate, Scalar::F32,
           a == Activation::None ? EpilogueStage::Gate : stageOf(a)};
 }
 
-void write(EpilogueWriter &w, const EpilogueStage &stage) {
+static void write(EpilogueWriter &w, const EpilogueStage &stage) {
   w.trait("Gated");
   w.trait("Paired");
   w.line("float g[maxInt(1, V / 2)];");
@@ -26,15 +26,15 @@ void write(EpilogueWriter &w, const EpilogueStage &stage) {
   w.apply("gated(v, g)");
 }
 
-} // namespace
+} // namespace gate_end
 
 const EpilogueEnd endGate = {
     {.kind = ProductEndKind::Gate,
-     .fits = fits,
+     .fits = gate_end::fits,
      .name = [](const Op &op) { return "+" + op.stringAttr("activation") + " gate"; },
      .normRows = 64},
-    stage,
-    write,
+    gate_end::stage,
+    gate_end::write,
 };
 
 } // namespace gpt2c

@@ -7,9 +7,9 @@
 
 namespace gpt2c {
 
-namespace {
+namespace rotation_end {
 
-bool fits(const Op &op, const Op &product) {
+static bool fits(const Op &op, const Op &product) {
   using enum ops::Rope::Operand;
   if (!op.is(OpCode::Rope) || product.result(0)->uses()[0].operand != X)
     return false;
@@ -20,7 +20,7 @@ bool fits(const Op &op, const Op &product) {
          cos->type.shape[1].constant();
 }
 
-EpilogueStage stage(const LinearGroup &g, ArgList &args) {
+static EpilogueStage stage(const LinearGroup &g, ArgList &args) {
   using enum ops::Rope::Operand;
   const Op &rope = *g.end;
   Value *cos = rope.operand(Cos), *positions = rope.operand(Positions);
@@ -45,7 +45,7 @@ EpilogueStage stage(const LinearGroup &g, ArgList &args) {
   return {.kind = EpilogueStage::Rotation, .rotation = r};
 }
 
-void write(EpilogueWriter &w, const EpilogueStage &stage) {
+static void write(EpilogueWriter &w, const EpilogueStage &stage) {
   const EpilogueRotation &r = stage.rotation;
   w.include("templates/linear/parts/rotation.cuh");
   constexpr llvm::StringLiteral positions[] = {"OfRows", "OfSequence", "OfFirst"};
@@ -65,14 +65,14 @@ void write(EpilogueWriter &w, const EpilogueStage &stage) {
   w.wrapIn("epilogue::Turned", type + ", " + cudaType(r.stored).str(), "{" + angles + "}");
 }
 
-} // namespace
+} // namespace rotation_end
 
 const EpilogueEnd endRotation = {
     {.kind = ProductEndKind::Rotation,
-     .fits = fits,
+     .fits = rotation_end::fits,
      .name = [](const Op &) { return std::string("+rope"); }},
-    stage,
-    write,
+    rotation_end::stage,
+    rotation_end::write,
 };
 
 } // namespace gpt2c
