@@ -2,6 +2,8 @@
 
 #include "ir/ops/Quantize.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <cassert>
 #include <cmath>
 
@@ -22,11 +24,11 @@ int64_t rowBytes(OperandFormat f, int64_t k, int64_t group) {
 /// Elements that share a scale, to `to` from `at` on; the scale.
 static float encodeSteps(const FormatInfo &info, llvm::ArrayRef<float> from, int64_t at,
                          Tensor &to) {
+  const bool finite = llvm::all_of(from, [](float v) { return std::isfinite(v); });
   float largest = 0;
-  for (float v : from) // no comparison with a NaN holds
-    largest = std::fabs(v) <= largest ? largest : std::fabs(v);
-  const bool finite = std::isfinite(largest);
-  const float scale = !finite ? largest : largest < 0x1p-100F ? 1 : largest / info.largest;
+  for (float v : from)
+    largest = std::fmax(largest, std::fabs(v));
+  const float scale = !finite ? NAN : largest < 0x1p-100F ? 1 : largest / info.largest;
   std::vector<double> steps(from.size(), 0);
   for (size_t i = 0; finite && i < from.size(); ++i)
     steps[i] = from[i] * (1.0F / scale);

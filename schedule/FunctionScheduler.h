@@ -39,7 +39,7 @@ private:
   void choose(LinearGroup group, std::vector<LinearCandidate> list, std::vector<NearMiss> misses);
   size_t chosen(const LinearGroup &group, llvm::ArrayRef<LinearCandidate> list) const;
   /// Both products and the norm before them as one launch, if a kernel has it.
-  bool mlp(Op &hidden, const ProductSite &site, std::vector<NearMiss> &misses);
+  bool mlp(Op &hidden, const MlpSite &mlp, const ProductSite &site, std::vector<NearMiss> &misses);
 
   // Others
   void attention(Op &op);

@@ -3,25 +3,13 @@
 
 namespace gpt2c {
 
-/// The second of two products with constant weights of which the first has no other use; null: it
-/// is no such first product.
-static Op *outputOf(const Op &hidden) {
+bool FunctionScheduler::mlp(Op &hidden, const MlpSite &mlp, const ProductSite &site,
+                            std::vector<NearMiss> &misses) {
   using enum ops::Linear::Operand;
-  const auto uses = hidden.result()->uses();
-  if (uses.size() != 1 || uses[0].operand != X || !uses[0].op->is(OpCode::Linear))
-    return nullptr;
-  Op *output = uses[0].op;
-  return isConstant(hidden.operand(W)) && isConstant(output->operand(W)) ? output : nullptr;
-}
-
-bool FunctionScheduler::mlp(Op &hidden, const ProductSite &site, std::vector<NearMiss> &misses) {
-  using enum ops::Linear::Operand;
-  Op *output = problems_.batchInvariant() ? nullptr : outputOf(hidden);
-  if (!output || !hasKernelTypes(*output))
-    return false;
+  Op *output = mlp.output;
   const Value *bias1 = hidden.operand(Bias), *bias2 = output->operand(Bias),
               *residual = output->operand(Residual);
-  MlpProblem p{.hidden = site.own, .output = problems_.linear(*output)};
+  MlpProblem p{.hidden = site.own, .output = *mlp.problem};
   p.activation = *activationNamed(hidden.stringAttr("activation"));
   p.biases = isConstant(bias1) && isConstant(bias2) && bias1->type.dtype == bias2->type.dtype;
   if (p.biases)

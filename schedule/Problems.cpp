@@ -101,6 +101,24 @@ ProductSite Problems::site(const Op &product, llvm::ArrayRef<const ProductEnd *>
   return s;
 }
 
+/// The second of two products with constant weights of which the first has no other use; null: it
+/// is no such first product.
+static Op *outputOf(const Op &hidden) {
+  using enum ops::Linear::Operand;
+  const auto uses = hidden.result()->uses();
+  if (uses.size() != 1 || uses[0].operand != X || !uses[0].op->is(OpCode::Linear))
+    return nullptr;
+  Op *output = uses[0].op;
+  return isConstant(hidden.operand(W)) && isConstant(output->operand(W)) ? output : nullptr;
+}
+
+MlpSite Problems::mlp(const Op &hidden) const {
+  Op *output = batchInvariant() || !hidden.is(OpCode::Linear) ? nullptr : outputOf(hidden);
+  if (!output || !hasKernelTypes(*output))
+    return {};
+  return {output, linear(*output)};
+}
+
 Value *lengthOf(const Op &op) {
   return op.is(OpCode::AppendAttention) ? op.operand(ops::AppendAttention::Length)
          : op.is(OpCode::QuantizedAppendAttention)

@@ -9,6 +9,12 @@ namespace gpt2c {
 /// The statistics that values were left with.
 using KnownStatistics = llvm::DenseMap<const Value *, RowStatistics>;
 
+/// The product behind one that is the first of an MLP; null: it is not.
+struct MlpSite {
+  Op *output = nullptr;
+  std::optional<LinearProblem> problem = {};
+};
+
 class Problems {
 public:
   Problems(const SymbolBounds &bounds, const ScheduleOptions &options)
@@ -23,6 +29,8 @@ public:
   /// The same, and what stands around it, but for wishes of others.
   ProductSite site(const Op &product, llvm::ArrayRef<const ProductEnd *> ends,
                    const KnownStatistics &known = KnownStatistics()) const;
+  /// Of a linear; none in a batch-invariant plan.
+  MlpSite mlp(const Op &hidden) const;
   /// Without what quantises the value, and without what turns queries and keys.
   AttentionProblem attention(const Op &op) const;
   /// Of attention over pages whose sizes are constant.

@@ -164,10 +164,4 @@ void FunctionScheduler::finish(Op &op) {
     setFused(op);
 }
 
-bool FunctionScheduler::isReadInPlace(const Value *v) const {
-  auto it = v->def() ? groups_.find(v->def()) : groups_.end();
-  const DoneGroup *done = it == groups_.end() ? nullptr : it->second.get<DoneGroup>();
-  return done && done->why == DoneGroup::ReadInPlace;
-}
-
 } // namespace gpt2c

@@ -65,10 +65,11 @@ void FunctionScheduler::product(Op &op) {
     return refuse("the size of its weights is not constant");
   const LinearFamily &family = kernels_.linear;
   ProductSite site = siteOf(op);
+  const MlpSite mlp = problems_.mlp(op);
   ProductForm form = family.form(site, linearOp);
   if (site.norm)
     inFront_[&op] = site.norm;
-  if (linearOp && !site.end && mlp(op, site, form.misses))
+  if (mlp.output && !site.end && this->mlp(op, mlp, site, form.misses))
     return;
   LinearGroup group{.product = &op, .norm = site.norm, .end = site.end, .problem = form.problem};
   if (!linearOp) {
@@ -127,6 +128,12 @@ void FunctionScheduler::choose(LinearGroup group, std::vector<LinearCandidate> l
   const Value *residual = residualOf(op);
   group.residualInPlace = residual && isReadInPlace(residual);
   set(at, {std::move(group), std::move(misses)});
+}
+
+bool FunctionScheduler::isReadInPlace(const Value *v) const {
+  auto it = v->def() ? groups_.find(v->def()) : groups_.end();
+  const DoneGroup *done = it == groups_.end() ? nullptr : it->second.get<DoneGroup>();
+  return done && done->why == DoneGroup::ReadInPlace;
 }
 
 } // namespace gpt2c

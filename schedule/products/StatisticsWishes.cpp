@@ -6,6 +6,16 @@
 
 namespace gpt2c {
 
+/// Whether two products differ in their operands alone.
+static bool areTwins(const Op &a, const Op &b) {
+  auto sameTypes = [](const Value *v, const Value *w) {
+    return !v || !w ? v == w : v->type == w->type;
+  };
+  return a.is(b.code()) && a.numOperands() == b.numOperands() &&
+         llvm::all_of_zip(a.operands(), b.operands(), sameTypes) &&
+         a.stringAttr("activation") == b.stringAttr("activation");
+}
+
 StatisticsWishes::StatisticsWishes(Function &f, const Problems &problems,
                                    const LinearFamily &kernels)
     : f_(f), problems_(problems), kernels_(kernels) {
@@ -16,9 +26,15 @@ StatisticsWishes::StatisticsWishes(Function &f, const Problems &problems,
     if (const Type *weights = weights_.count(v) ? nullptr : normedWeights(v))
       weights_[v] = weights;
   }
+  std::vector<const Op *> wishedFor;
   for (const auto &op : f.ops())
     if (isProduct(*op) && of(op->result(0)))
-      wishedFor_.push_back(op.get());
+      wishedFor.push_back(op.get());
+  for (const auto &op : f.ops())
+    if (isProduct(*op) && (of(op->result(0)) || llvm::any_of(wishedFor, [&](const Op *other) {
+                             return areTwins(*other, *op);
+                           })))
+      wished_.insert(op.get());
 }
 
 /// Null: no product does.
@@ -46,21 +62,6 @@ bool StatisticsWishes::pays(const Value *v, const LinearProblem &p) const {
   const Op *before = v->def();
   return p.batchInvariant || !before || !isProduct(*before) ||
          kernels_.statisticsPay(p, problems_.linear(*before));
-}
-
-/// Whether two products differ in their operands alone.
-static bool areTwins(const Op &a, const Op &b) {
-  auto sameTypes = [](const Value *v, const Value *w) {
-    return !v || !w ? v == w : v->type == w->type;
-  };
-  return a.is(b.code()) && a.numOperands() == b.numOperands() &&
-         llvm::all_of_zip(a.operands(), b.operands(), sameTypes) &&
-         a.stringAttr("activation") == b.stringAttr("activation");
-}
-
-bool StatisticsWishes::ofResult(const Op &product) const {
-  return of(product.result(0)) ||
-         llvm::any_of(wishedFor_, [&](const Op *other) { return areTwins(*other, product); });
 }
 
 int64_t StatisticsWishes::widthOfPeers(const Value *v) const {

@@ -5,6 +5,7 @@
 #include "schedule/Problems.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace gpt2c {
 
@@ -17,7 +18,7 @@ public:
   /// Whether a product should leave statistics of its result: somebody wants them, or those of a
   /// product that differs in its operands alone, since to leave some that nobody reads costs less
   /// than a kernel without them.
-  bool ofResult(const Op &product) const;
+  bool ofResult(const Op &product) const { return wished_.contains(&product); }
   /// Columns of a part of the statistics that products leave for readers like those of `v`, so that
   /// one kernel reads both; the whole row where there are none.
   int64_t widthOfPeers(const Value *v) const;
@@ -31,7 +32,7 @@ private:
   const LinearFamily &kernels_;
   /// The type of the weights of the product that takes a norm of a value out of its sums.
   llvm::DenseMap<const Value *, const Type *> weights_;
-  std::vector<const Op *> wishedFor_; ///< products whose results are such values
+  llvm::DenseSet<const Op *> wished_; ///< products of which ofResult() holds
 };
 
 } // namespace gpt2c
