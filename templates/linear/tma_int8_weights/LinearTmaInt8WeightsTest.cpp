@@ -13,7 +13,7 @@ void addCandidate(Suite &suite, const LinearCandidateCase &of,
                   const LinearTmaInt8WeightsConfig &c) {
   tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label, c, of.epilogue(),
       {tmaShape(of, c)});
-  if (c.bm == 64) {
+  if (c.bm == 64 && c.splitK <= 2 && of.rows == 64) {
     LinearTmaInt8WeightsConfig floats = c;
     floats.w = Scalar::F8E4M3;
     tma(suite, linearTmaInt8Weights, "linear_tma_int8_weights", of.label + " fp8", floats,
