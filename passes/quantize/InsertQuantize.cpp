@@ -346,10 +346,9 @@ private:
       return llvm::Error::success();
     return makeError(ExitCode::Unsupported,
                      constantName(weight) + " holds " + llvm::Twine(c.nan) + " NaN and " +
-                         llvm::Twine(c.infinite) + " infinities, which " +
-                         (options_.scheme == QuantizeScheme::Fp8 ? "fp8" : "int8") +
-                         " cannot: mend the model, or keep this weight's "
-                         "precision with --quantize-exclude");
+                         llvm::Twine(c.infinite) +
+                         " infinities, which int8 and fp8 cannot: mend the model, or keep this "
+                         "weight's precision with --quantize-exclude");
   }
 
   /// Functions share weights, and what is multiplied with them.
