@@ -125,8 +125,8 @@ TEST(StoredProduct, BytesOfManyRowsAreThoseOfFew) {
   for (int8_t &x : b)
     x = int8_t(random());
   const RowScales of{scales.data(), k / group, group};
-  storedProduct({a.data(), k}, {b.data(), k, true}, of, {c.data(), n}, m, n, k);
-  rowProduct<float>({a.data(), k}, {b.data(), k, true}, of, {rows.data(), n}, m, n, k);
+  storedProduct<int8_t>({a.data(), k}, {b.data(), k, true}, of, {c.data(), n}, m, n, k);
+  rowProduct<float, int8_t>({a.data(), k}, {b.data(), k, true}, of, {rows.data(), n}, m, n, k);
   for (int64_t i = 0; i < m * n; ++i)
     ASSERT_NEAR(c[i], rows[i], 2e-2) << i; // of sums of some 1000
 }
