@@ -228,7 +228,9 @@ bool parseDim(TokenStream &s, Dim &out) { return DimParser(s).sum(out); }
 static std::string allDTypes() {
   std::string names;
   for (size_t t = 0; t < std::size(dtypeInfos); ++t)
-    names += (t == 0 ? "" : t + 1 == std::size(dtypeInfos) ? " or " : ", ") +
+    names += (t == 0                           ? ""
+              : t + 1 == std::size(dtypeInfos) ? " or "
+                                               : ", ") +
              dtypeInfos[t].name.str();
   return names;
 }
