@@ -88,7 +88,7 @@ CASES = {
     "scores-soft-cap-30": (
         {"strong": {"qkv": 6}, "scores": ch.soft_cap(30)},
         "equal",
-        "no step from scores to probabilities",
+        FUSED,
     ),
     # Of a past that one layer's attention reads and another's ops do.
     "scores-soft-cap-5-in-one-layer": (
@@ -100,7 +100,7 @@ CASES = {
             "only": 1,
         },
         "equal",
-        "no step from scores to probabilities",
+        FUSED,
     ),
     # Masks
     "mask-value-20": ({**STRONG, "fill": -20.0}, "equal", "does not hide the key"),

@@ -99,11 +99,12 @@ __device__ __forceinline__ void linearStreamTma(const TensorMap &xMap, const Ten
       KTiles::loadRaw(barriers, shared, wMap, {0, kTiles}, place);
     return;
   }
-  if (L::int8 && threadIdx.x >= L::consumers) {
-    KTiles::convert(barriers, shared, group - L::groups,
-                    (tiles - block + blocks - 1) / blocks * kTiles, kTiles);
-    return;
-  }
+  if constexpr (L::int8)
+    if (threadIdx.x >= L::consumers) {
+      KTiles::convert(barriers, shared, group - L::groups,
+                      (tiles - block + blocks - 1) / blocks * kTiles, kTiles);
+      return;
+    }
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const typename KTiles::Consumer consumer(barriers.kTiles, shared, group * 64);
