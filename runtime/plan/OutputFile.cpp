@@ -58,7 +58,10 @@ extern "C" void onSignal(int number) {
   const int before = errno;
   OutputFile::removeUnfinished();
   errno = before;
-  ::raise(number); // the handler was reset: the process ends as without one
+  // The process ends as without a handler. What loads it, as NVRTC, may have put this one back
+  // without the flags that it was installed with.
+  ::signal(number, SIG_DFL);
+  ::raise(number);
 }
 
 /// "<pid>.<number>" of a process that is no more, in a file that nobody on another machine writes.

@@ -232,11 +232,7 @@ CASES = {
     "gpt2-qkv-in-heads": ({"qkv": "heads", "past": True}, "equal", FUSED),
     "llama-norms-of-heads": ({**LLAMA, "qk_norm": "before"}, "equal", "copied together"),
     "llama-norms-behind-heads": ({**LLAMA, "qk_norm": "behind"}, "equal", "copied together"),
-    "llama-scores-soft-cap-5": (
-        {**LLAMA, "scores": ch.soft_cap(5)},
-        "equal",
-        "no step from scores to probabilities",
-    ),
+    "llama-scores-soft-cap-5": ({**LLAMA, "scores": ch.soft_cap(5)}, "equal", FUSED),
 }
 
 

@@ -87,4 +87,17 @@ TEST_F(OutputFileDeathTest, AFileThatIsDoneStaysBehindASignal) {
   EXPECT_EQ(text(), "whole");
 }
 
+/// As libraries do that put the handlers back which were there before them.
+TEST_F(OutputFileTest, ASignalEndsAProcessWhoseHandlerHasLostItsFlags) {
+  auto ends = [] {
+    rt::OutputFile::removeOnSignals();
+    struct sigaction now{};
+    sigaction(SIGTERM, nullptr, &now);
+    std::signal(SIGTERM, now.sa_handler);
+    raise(SIGTERM);
+    std::exit(1);
+  };
+  EXPECT_EXIT(ends(), testing::KilledBySignal(SIGTERM), "");
+}
+
 } // namespace
