@@ -47,9 +47,13 @@ bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,
   const DecodeKernel *taken = leaderOf(kernels, floats, floats);
   if (!taken)
     return false;
+  // Launches of int8 are what they are estimated to be where rows are vectors; where not they are
+  // those of floats, beside which the kernel is no slower.
+  const DecoderShape *s = step.shape;
+  const bool vectors =
+      s && s->width % 16 == 0 && s->hidden % 16 == 0 && s->heads * s->headDim % 16 == 0;
   const std::optional<double> takes = taken->candidates(floats).front().microseconds;
-  return step.asked || !takes || !step.shape ||
-         *takes <= graphStepMicroseconds(*step.shape, step.rows);
+  return step.asked || !takes || !vectors || *takes <= graphStepMicroseconds(*s, step.rows);
 }
 
 /// Why each kernel does not run the step.

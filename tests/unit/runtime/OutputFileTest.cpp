@@ -88,7 +88,7 @@ TEST_F(OutputFileDeathTest, AFileThatIsDoneStaysBehindASignal) {
 }
 
 /// As libraries do that put the handlers back which were there before them.
-TEST_F(OutputFileTest, ASignalEndsAProcessWhoseHandlerHasLostItsFlags) {
+TEST_F(OutputFileDeathTest, ASignalEndsAProcessWhoseHandlerHasLostItsFlags) {
   auto ends = [] {
     rt::OutputFile::removeOnSignals();
     struct sigaction now{};
