@@ -14,8 +14,8 @@ WITHOUT_PYTHON = ["-DGPT2C_PYTHON=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_Python=ON",
                   "-DCMAKE_DISABLE_FIND_PACKAGE_nanobind=ON"]
 CONFIGURATIONS = (["-DGPT2C_PYTHON=OFF"], WITHOUT_PYTHON,
                   [*WITHOUT_PYTHON, "-DPython_Development.Module_FOUND=ON"])
-# Of places that only another build leads to: what they say.
-OTHER_BUILDS = ("this build has no XGrammar",)
+# Of places that only another build, or another processor, leads to: what they say.
+OTHER_BUILDS = ("this build has no XGrammar", "the processor has no tiles (AMX)")
 # Programs in the place of others, by the state they make: which tests, and what the programs do.
 PROGRAMS = {
     "sanitized libraries": (["e2e.docs", "e2e.run-capi", "python.wheel"],
