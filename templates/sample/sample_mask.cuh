@@ -66,10 +66,10 @@ protected:
     return top;
   }
 
-  /// The same in the logits themselves. `mask` has a bit for each token. NaN stays, so that it is seen. A warp has words that follow
-  /// each other: a lane loads each of its words at once, since they may be far away, and the lanes
-  /// go through the tokens of one word together. What other blocks have is written, too: a barrier
-  /// comes before anything is read.
+  /// The same in the logits themselves. `mask` has a bit for each token. NaN stays, so that it is
+  /// seen. A warp has words that follow each other: a lane loads each of its words at once, since
+  /// they may be far away, and the lanes go through the tokens of one word together. What other
+  /// blocks have is written, too: a barrier comes before anything is read.
   __device__ __forceinline__ void forbid(const unsigned *mask) {
     constexpr int words = ceilDiv(C::Vocab, 32), warps = C::Blocks * (C::Threads / 32);
     constexpr int turns = ceilDiv(words, 32 * warps);

@@ -147,10 +147,10 @@ std::vector<TmaTile> tmaTiles(const LinearShape &s) {
 }
 
 // Fitted to times of all kernels of a layer in a chain, in fp16, and kept for int8 weights, with
-// which tiles have not been timed in plans but for some (docs/lab/kernels/cost-model.md). A k-tile of K takes as
-// long as its wgmmas, or its way from L2, which busy multiprocessors share, or as its share of the
-// ring's latency. Blocks that follow each other on a multiprocessor add up, two that share it hide
-// each other's ends.
+// which tiles have not been timed in plans but for some (docs/lab/kernels/cost-model.md). A k-tile
+// of K takes as long as its wgmmas, or its way from L2, which busy multiprocessors share, or as its
+// share of the ring's latency. Blocks that follow each other on a multiprocessor add up, two that
+// share it hide each other's ends.
 double tmaCost(const LinearTmaInt8WeightsConfig &c, const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
   const int64_t kTilesOfK = divideCeilSigned(k, 64);
