@@ -20,12 +20,12 @@
 namespace gpt2c {
 
 /// Whether a product computes what the op turns, for nothing else, and may have its columns in
-/// another order.
+/// another order. Heads that are normed are no epilogue.
 static bool isFree(const Op &rope) {
   using enum ops::Rope::Operand;
   const Value *x = rope.operand(X);
-  return !rope.boolAttr("interleaved") && x->hasOneUse() && ColumnOrder::isFree(x->def()) &&
-         rope.operand(Cos)->type.shape[1].isConstant();
+  return !rope.boolAttr("interleaved") && !rope.operand(Scale) && x->hasOneUse() &&
+         ColumnOrder::isFree(x->def()) && rope.operand(Cos)->type.shape[1].isConstant();
 }
 
 /// The rope that turns all queries and keys of attention over the state, and nothing else; null:

@@ -241,7 +241,8 @@ std::optional<double> Bounds::length(Value *v, int64_t begin, int64_t count, uns
   case OpCode::Rope: {
     auto stretch = stretchOf(constantValue(op->operand(ops::Rope::Cos)),
                              constantValue(op->operand(ops::Rope::Sin)));
-    if (!stretch || op->intAttr("head_dim") != count || begin % count != 0)
+    if (!stretch || op->operand(ops::Rope::Scale) || op->intAttr("head_dim") != count ||
+        begin % count != 0)
       return unknown(v), std::nullopt;
     auto before = length(op->operand(ops::Rope::X), begin, count, depth + 1);
     return before ? std::optional(*before * std::max(*stretch, 1.0)) : std::nullopt; // some stay

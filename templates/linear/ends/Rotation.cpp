@@ -11,7 +11,7 @@ namespace rotation_end {
 
 static bool fits(const Op &op, const Op &product) {
   using enum ops::Rope::Operand;
-  if (!op.is(OpCode::Rope) || product.result(0)->uses()[0].operand != X)
+  if (!op.is(OpCode::Rope) || op.operand(Scale) || product.result(0)->uses()[0].operand != X)
     return false;
   const Value *cos = op.operand(Cos);
   const bool pairs =

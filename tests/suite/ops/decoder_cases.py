@@ -51,6 +51,27 @@ def ropes():
     add("rope", "no tokens", [x, np.zeros((1, 0), np.int64), table, table], [x], {"head_dim": 4})
 
 
+def ropes_of_normed_heads():
+    for head_dim, pairs, all_heads, heads, interleaved, dtype in (
+            (8, 4, 4, 3, False, np.float32), (32, 16, 3, 2, False, np.float16),
+            (24, 8, 3, 0, True, np.float32), (80, 40, 3, 2, True, np.float16)):
+        angles = np.arange(9)[:, None] * 100.0 ** (-np.arange(pairs) / pairs)
+        cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+        normed, epsilon = heads or all_heads, 0.01
+        gain = 1 + f(normed, head_dim) / 4
+        x = f(2, 3, all_heads * head_dim, scale=2).astype(dtype)
+        x[0, 1, :head_dim] = 0
+        positions = ints(2, 3, low=0, high=9, dtype=np.int32)
+        y = x.astype(np.float64).reshape(2, 3, all_heads, head_dim)
+        root = np.sqrt((y ** 2).mean(-1, keepdims=True) + epsilon)
+        y[:, :, :normed] = (y / root)[:, :, :normed] * gain
+        y = rotated(y.reshape(x.shape), positions, cos, sin, head_dim, heads, interleaved)
+        add("rope", f"normed heads of {head_dim}, {pairs} pairs, heads {heads} of {all_heads}, "
+            f"interleaved {interleaved} {np.dtype(dtype)}", [x, positions, cos, sin, gain],
+            [y.astype(dtype)], {"head_dim": head_dim, "heads": heads, "interleaved": interleaved,
+                                "epsilon": epsilon}, tol=2e-3 if dtype == np.float16 else 2e-6)
+
+
 def ropes_to_halves():
     """Pairs that are neighbours in x and halves in the result."""
     for head_dim, pairs, all_heads, heads, dtype in ((8, 4, 3, 0, np.float32),
