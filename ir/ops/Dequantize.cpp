@@ -6,7 +6,7 @@ namespace gpt2c {
 static llvm::Error inferDequantize(InferContext &c) {
   using enum ops::Dequantize::Operand;
   if (!isQuantised(c.dtype(Q)) || c.rank(Q) == 0)
-    return c.error("expects rows of i8");
+    return c.error("expects rows of i8 or f8e4m3");
   if (auto group = scaleGroup(c, Q, Scale); !group)
     return group.takeError();
   DType to = c.op().dtypeAttr("dtype");

@@ -16,10 +16,12 @@ const OpInfo opQuantize = {
     .mnemonic = "quantize",
     .summary =
         "(q, s): q = clamp(round_half_even(x / s), -127, 127) with s = max|x| / 127 for each "
-        "group of a row, or the scale given",
+        "group of a row, or the scale given; to f8e4m3 the number next to x / s, with s = max|x| / "
+        "448",
     .operands = {{"x"}, {.name = "scale", .kind = OperandSpec::Optional, .single = true}},
     .attrs = {{"group", AttrKind::Int, Attr(int64_t(0)),
-               "elements of a row that share a scale; 0: all"}},
+               "elements of a row that share a scale; 0: all"},
+              quantisedToAttr()},
     .numResults = 2,
     .infer = inferQuantize,
     .eval =

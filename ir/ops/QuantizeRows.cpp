@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 namespace gpt2c {
 
-float quantScale(float largest) {
+float quantScale(float largest, float steps) {
   constexpr float vanishing = 0x1p-100F;
-  return largest < vanishing ? 1.0F : largest / int8Steps;
+  return largest < vanishing ? 1.0F : largest / steps;
 }
 
 int8_t quantised(float x, float inverseScale) {
@@ -20,21 +21,25 @@ int8_t quantised(float x, float inverseScale) {
   return static_cast<int8_t>((clamped + magic) - magic);
 }
 
-template <typename T> void quantiseAll(const T *x, int64_t count, float scale, int8_t *q) {
+template <typename T, typename Q> void quantiseAll(const T *x, int64_t count, float scale, Q *q) {
   float inverse = 1.0F / scale;
   for (int64_t i = 0; i < count; ++i)
-    q[i] = quantised(static_cast<float>(x[i]), inverse);
+    if constexpr (std::is_same_v<Q, Fp8>)
+      q[i] = {floatToFp8(static_cast<float>(x[i]) * inverse)};
+    else
+      q[i] = quantised(static_cast<float>(x[i]), inverse);
 }
 
-template <typename T>
-void quantiseRows(const T *x, int64_t rows, int64_t k, int64_t group, int8_t *q, float *scales) {
+template <typename T, typename Q>
+void quantiseRows(const T *x, int64_t rows, int64_t k, int64_t group, Q *q, float *scales) {
+  constexpr float steps = std::is_same_v<Q, Fp8> ? fp8Steps : int8Steps;
   int64_t size = group ? group : k;
   auto quantise = [&](int64_t i) {
     float largest = 0;
     for (int64_t j = 0; j < size; ++j)
       if (float v = std::fabs(static_cast<float>(x[i * size + j])); !(v <= largest))
         largest = std::isnan(largest) ? largest : v;
-    scales[i] = quantScale(largest);
+    scales[i] = quantScale(largest, steps);
     quantiseAll(x + i * size, size, scales[i], q + i * size);
   };
   const int64_t n = size ? rows * k / size : 0, parts = partsOf(double(rows * k) * 8, n);
@@ -44,22 +49,28 @@ void quantiseRows(const T *x, int64_t rows, int64_t k, int64_t group, int8_t *q,
   });
 }
 
-template void quantiseRows(const float *, int64_t, int64_t, int64_t, int8_t *, float *);
-template void quantiseRows(const double *, int64_t, int64_t, int64_t, int8_t *, float *);
-template void quantiseAll(const float *, int64_t, float, int8_t *);
-template void quantiseAll(const double *, int64_t, float, int8_t *);
+ALL_QUANTISED_ROWS(template)
 
 std::vector<float> floatElements(const Tensor &t) {
   Tensor f = t.cast(DType::F32);
   return {f.data<float>(), f.data<float>() + f.count()};
 }
 
+AttrSpec quantisedToAttr() {
+  return {"to", AttrKind::DType, Attr(DType::I8), "what q is stored in: i8 or f8e4m3"};
+}
+
 llvm::Error inferQuantised(InferContext &c, llvm::ArrayRef<Dim> shape, unsigned given,
                            llvm::StringRef groupAttr, unsigned first, unsigned zero) {
   if (shape.empty())
     return c.error("a scalar has no rows to quantise");
-  c.setResult(first, DType::I8, Shape(shape));
+  const DType to = c.op().dtypeAttr("to");
+  if (!isQuantised(to))
+    return c.error("rows are quantised to i8 or f8e4m3, not to " + dtypeName(to));
+  c.setResult(first, to, Shape(shape));
   const bool hasZero = zero != NoZero && c.has(zero);
+  if (hasZero && to != DType::I8)
+    return c.error("a zero point is of integers, not of " + dtypeName(to));
   if (hasZero && (!c.has(given) || c.rank(zero) != 0 || c.dtype(zero) != DType::I8))
     return c.error("a zero point is i8[], beside a scale that is given");
   if (c.has(given)) {
@@ -82,8 +93,8 @@ llvm::Error inferQuantised(InferContext &c, llvm::ArrayRef<Dim> shape, unsigned 
 llvm::Error setQuantised(EvalContext &c, const Tensor &x, unsigned given, llvm::StringRef groupAttr,
                          unsigned first, unsigned zero) {
   int64_t group = c.op().intAttr(groupAttr), k = x.dim(-1);
-  Tensor q(DType::I8, x.shape()), scale;
-  auto run = [&](auto tag) -> llvm::Error {
+  Tensor q(c.op().dtypeAttr("to"), x.shape()), scale;
+  auto run = [&](auto tag, auto *steps) -> llvm::Error {
     using T = decltype(tag);
     if (c.has(given)) {
       scale = Tensor::scalar(floatElements(c.input(given))[0]);
@@ -94,17 +105,18 @@ llvm::Error setQuantised(EvalContext &c, const Tensor &x, unsigned given, llvm::
               affineQuantised(static_cast<float>(x.data<T>()[i]), scale.data<float>()[0], z);
         return llvm::Error::success();
       }
-      quantiseAll(x.data<T>(), x.count(), scale.data<float>()[0], q.data<int8_t>());
+      quantiseAll(x.data<T>(), x.count(), scale.data<float>()[0], steps);
       return llvm::Error::success();
     }
     llvm::SmallVector<int64_t, 4> shape(x.shape());
     shape.back() = group ? k / group : 1;
     scale = Tensor::zeros(DType::F32, shape);
-    quantiseRows(x.data<T>(), k ? x.count() / k : 0, k, group, q.data<int8_t>(),
-                 scale.data<float>());
+    quantiseRows(x.data<T>(), k ? x.count() / k : 0, k, group, steps, scale.data<float>());
     return llvm::Error::success();
   };
-  if (llvm::Error e = dispatchFloat(c, x.dtype(), run))
+  if (llvm::Error e = dispatchFloat(c, x.dtype(), [&](auto tag) {
+        return q.dtype() == DType::F8E4M3 ? run(tag, q.data<Fp8>()) : run(tag, q.data<int8_t>());
+      }))
     return e;
   c.output(first) = q;
   c.output(first + 1) = scale;

@@ -21,7 +21,7 @@ static llvm::Error inferQuantizedLinear(InferContext &c) {
   }
   const Attr *dtype = c.op().attr("dtype");
   if (!dtype && !isFloat(c.dtype(X)))
-    return c.error("x of i8 needs the result's dtype");
+    return c.error("quantised x needs the result's dtype");
   if (dtype && !isFloat(std::get<DType>(*dtype)))
     return c.error("the result must be floating point");
   c.setResult(dtype ? std::get<DType>(*dtype) : c.dtype(X), std::move(*shape));
@@ -52,9 +52,9 @@ static llvm::Error evalQuantizedLinear(EvalContext &c) {
 const OpInfo opQuantizedLinear = {
     .code = OpCode::QuantizedLinear,
     .mnemonic = "quantized_linear",
-    .summary = "y = activation(sum_g x_scale[g] w_scale[g] (integer product of group g + "
-               "sum_offset) + bias) + residual; floating-point x is quantised as `quantize` does, "
-               "or for x_group -1 multiplied by w w_scale",
+    .summary = "y = activation(sum_g x_scale[g] w_scale[g] (product of the steps of group g + "
+               "sum_offset) + bias) + residual; floating-point x is quantised as `quantize` does "
+               "to w's type, or for x_group -1 multiplied by w w_scale",
     .operands = {{"x"},
                  {"w"},
                  {.name = "w_scale", .single = true},

@@ -17,12 +17,12 @@ using ops::QuantizedLinear::X, ops::QuantizedLinear::W, ops::QuantizedLinear::WS
     ops::QuantizedLinear::XScale, ops::QuantizedLinear::Bias;
 
 llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
-  bool integers = c.dtype(X) == DType::I8;
-  const bool asItIs = !integers && !c.has(XScale) && c.op().intAttr("x_group") == -1;
-  if ((!integers && !isFloat(c.dtype(X))) || !isQuantised(c.dtype(W)))
-    return c.error("expects x of i8 or floating-point elements and w of i8");
-  if (c.dtype(W) != DType::I8 && !asItIs)
-    return c.error("w of " + dtypeName(c.dtype(W)) + " takes x as it is");
+  const bool steps = isQuantised(c.dtype(X));
+  if ((!steps && !isFloat(c.dtype(X))) || !isQuantised(c.dtype(W)))
+    return c.error("expects x of i8, f8e4m3 or floating-point elements and w of i8 or f8e4m3");
+  if (steps && c.dtype(X) != c.dtype(W))
+    return c.error("x of " + dtypeName(c.dtype(X)) + " is multiplied with w of its type, not of " +
+                   dtypeName(c.dtype(W)));
   if (c.rank(X) == 0 || c.rank(W) != 2 || c.rank(WScale) != 2)
     return c.error("expects x[..., K], w[N, K] and w_scale[N, groups]");
   if (auto k = c.unify(c.shape(X).back(), c.shape(W)[1]); !k)
@@ -31,9 +31,9 @@ llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
   if (!wGroup)
     return wGroup.takeError();
   int64_t k = *c.shape(W)[1].constant(), xGroup = c.op().intAttr("x_group");
-  if (integers) {
+  if (steps) {
     if (!c.has(XScale))
-      return c.error("x of i8 needs its scales");
+      return c.error("x of " + dtypeName(c.dtype(X)) + " needs its scales");
     if (xGroup != -1)
       return c.error("x_group is for x that the op quantises itself");
     auto group = scaleGroup(c, X, XScale);
@@ -74,11 +74,11 @@ llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
 
 namespace {
 
-/// x as integers with their scales; `group` elements of a row share one, `perRow` is their number
-/// in a row, 0 when one scale stands for all.
-struct QuantizedRows {
-  std::vector<int8_t> room;
-  const int8_t *q = nullptr;
+/// x as steps of scales, Q int8_t or Fp8; `group` elements of a row share one, `perRow` is their
+/// number in a row, 0 when one scale stands for all.
+template <typename Q> struct QuantizedRows {
+  std::vector<Q> room;
+  const Q *q = nullptr;
   std::vector<float> scales;
   int64_t group = 0, perRow = 0;
 
@@ -94,9 +94,9 @@ struct Sizes {
 /// y += sx[row, first] sw[column, first] * (the integer product over columns first .. first + count
 /// + offset[column]), of the columns from `begin` on.
 template <typename T>
-void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wScale, int64_t wGroup,
-              llvm::ArrayRef<int32_t> offset, Sizes s, int64_t first, int64_t count, int64_t begin,
-              T *y) {
+void addGroup(const QuantizedRows<int8_t> &x, const int8_t *w, llvm::ArrayRef<float> wScale,
+              int64_t wGroup, llvm::ArrayRef<int32_t> offset, Sizes s, int64_t first, int64_t count,
+              int64_t begin, T *y) {
   const int64_t wPerRow = s.k / wGroup;
   constexpr int64_t rows = 32, columns = 48; // of sums on the stack
   const int64_t blocks = (s.n - begin + columns - 1) / columns;
@@ -124,7 +124,7 @@ void addGroup(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wSc
 
 /// The same over all groups by tiles, of the first columns; how many these are.
 template <typename T>
-int64_t addTiles(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> wScale,
+int64_t addTiles(const QuantizedRows<int8_t> &x, const int8_t *w, llvm::ArrayRef<float> wScale,
                  int64_t wGroup, llvm::ArrayRef<int32_t> offset, Sizes s, int64_t group, T *y) {
   if constexpr (std::is_same_v<T, float>) {
     if (!tilesFit<int8_t>(s.m, s.n, s.k, group))
@@ -144,11 +144,11 @@ int64_t addTiles(const QuantizedRows &x, const int8_t *w, llvm::ArrayRef<float> 
 
 } // namespace
 
-template <typename T> static QuantizedRows quantizedRows(EvalContext &c, Sizes s) {
+template <typename T, typename Q> static QuantizedRows<Q> quantizedRows(EvalContext &c, Sizes s) {
   const Tensor &x = c.input(X);
-  QuantizedRows rows;
-  if (x.dtype() == DType::I8) {
-    rows.q = x.data<int8_t>();
+  QuantizedRows<Q> rows;
+  if (isQuantised(x.dtype())) {
+    rows.q = x.data<Q>();
     rows.scales = floatElements(c.input(XScale));
     if (c.input(XScale).rank())
       rows.perRow = c.input(XScale).dim(-1);
@@ -167,6 +167,28 @@ template <typename T> static QuantizedRows quantizedRows(EvalContext &c, Sizes s
   }
   rows.group = rows.perRow ? s.k / rows.perRow : s.k;
   return rows;
+}
+
+/// The numbers that rows stand for, each rounded once.
+template <typename T> static std::vector<T> decodedRows(const QuantizedRows<Fp8> &rows, Sizes s) {
+  std::vector<T> values(size_t(s.m * s.k));
+  for (int64_t i = 0; i < s.m; ++i)
+    for (int64_t k = 0; k < s.k; ++k)
+      values[i * s.k + k] = T(float(rows.q[i * s.k + k])) * T(rows.scale(i, k));
+  return values;
+}
+
+/// y = x (scales w)^T with x in floating point.
+template <typename T>
+static void multiplyFloats(const T *x, const Tensor &w, RowScales scales, Sizes s, T *y) {
+  withSteps(w, [&](const auto *steps) {
+    using W = std::remove_cvref_t<decltype(*steps)>;
+    const Matrix<const W> weights{steps, s.k, true};
+    if constexpr (std::is_same_v<T, float>)
+      storedProduct<W>({x, s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
+    else
+      rowProduct<T, W>({x, s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
+  });
 }
 
 llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOperand) {
@@ -189,18 +211,13 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOpera
     using T = decltype(tag);
     T *y = out.data<T>();
     int64_t wGroup = s.k / wGroups;
-    if (x.dtype() != DType::I8 && !c.has(XScale) && c.op().intAttr("x_group") < 0) {
-      withSteps(w, [&](const auto *steps) {
-        using W = std::remove_cvref_t<decltype(*steps)>;
-        const Matrix<const W> weights{steps, s.k, true};
-        const RowScales scales{wScale.data(), wGroups, wGroup};
-        if constexpr (std::is_same_v<T, float>)
-          storedProduct<W>({x.data<T>(), s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
-        else
-          rowProduct<T, W>({x.data<T>(), s.k}, weights, scales, {y, s.n}, s.m, s.n, s.k);
-      });
+    const RowScales scales{wScale.data(), wGroups, wGroup};
+    if (isFloat(x.dtype()) && !c.has(XScale) && c.op().intAttr("x_group") < 0) {
+      multiplyFloats(x.data<T>(), w, scales, s, y);
+    } else if (w.dtype() == DType::F8E4M3) {
+      multiplyFloats(decodedRows<T>(quantizedRows<T, Fp8>(c, s), s).data(), w, scales, s, y);
     } else {
-      QuantizedRows rows = quantizedRows<T>(c, s);
+      const QuantizedRows<int8_t> rows = quantizedRows<T, int8_t>(c, s);
       llvm::ArrayRef<int32_t> offset;
       if (c.has(offsetOperand))
         offset = {c.input(offsetOperand).data<int32_t>(), size_t(s.n)};

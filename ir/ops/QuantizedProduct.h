@@ -1,4 +1,4 @@
-// The product with int8 weights, shared by quantized_linear and requantized_linear.
+// The product with quantised weights, shared by quantized_linear and requantized_linear.
 #pragma once
 
 #include "ir/Eval.h"

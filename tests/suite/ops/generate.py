@@ -34,7 +34,8 @@ for part in (onnx_cases.elementwise_unary, onnx_cases.elementwise_binary, onnx_c
              decoder_cases.pages, decoder_cases.rms_norms, decoder_cases.windows,
              decoder_cases.interleaved_gates, bfloat_cases.bfloats, decoder_cases.pages_of_64,
              fused_cases.later_activations, decoder_cases.ropes_to_halves,
-             decoder_cases.soft_caps, fp8_cases.fp8s, decoder_cases.ropes_of_normed_heads):
+             decoder_cases.soft_caps, fp8_cases.fp8s, decoder_cases.ropes_of_normed_heads,
+             fp8_cases.fp8_rows):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:

@@ -444,6 +444,15 @@ TEST_F(OpsInfer, QuantisedOperandsThatDoNotFitAreRefused) {
   refused(OpCode::QuantizedLinear, {x, x, perRow}, {}, "w of i8");
   refused(OpCode::RequantizedLinear, {x, w, perRow}, {{"y_group", int64_t(2)}}, "groups of 2");
   refused(OpCode::QuantizedLayerNorm, {x, one}, {{"group", int64_t(7)}}, "groups of 7");
+  const NamedAttr toFp8 = {"to", DType::F8E4M3};
+  Value *f8 = argument(DType::F8E4M3, {batch, 12}), *w8 = argument(DType::F8E4M3, {5, 12});
+  refused(OpCode::Quantize, {x}, {{"to", DType::U8}}, "to i8 or f8e4m3, not to u8");
+  refused(OpCode::QuantizedLayerNorm,
+          {x, argument(DType::F32, {12}), nullptr, one, argument(DType::I8, {})}, {toFp8},
+          "a zero point is of integers, not of f8e4m3");
+  refused(OpCode::QuantizedLinear, {f8, w8, perRow}, {}, "x of f8e4m3 needs its scales");
+  refused(OpCode::QuantizedLinear, {f8, w, perRow, rows}, {}, "of its type, not of i8");
+  refused(OpCode::QuantizedLinear, {q, w8, perRow, rows}, {}, "of its type, not of f8e4m3");
   Value *kv = argument(DType::I8, {2, 2, 1, 2, 8, 16}),
         *qkv = argument(DType::F32, {batch, seq, 96}), *past = argument(DType::I32, {batch});
   refused(OpCode::AppendAttention, {kv, qkv, past},
