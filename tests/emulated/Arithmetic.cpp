@@ -16,6 +16,13 @@ static float valueOfHalf(uint16_t bits) {
                                  : std::ldexp(float(mantissa), -24);
   return bits & 0x8000 ? -v : v;
 }
+float valueOfFp8(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  const float v = (bits & 127) == 127 ? NAN
+                  : exponent          ? std::ldexp(float(8 + mantissa), exponent - 10)
+                                      : std::ldexp(float(mantissa), -9);
+  return bits & 0x80 ? -v : v;
+}
 float halfToFloat(uint16_t bits) {
   static const std::vector<float> all = [] {
     std::vector<float> values(65536);
@@ -247,13 +254,29 @@ template <typename H> void narrowToPair(Thread &t, const Instruction &i) {
   const uint32_t high = H::of(get<float>(t, i.o[1])).bits, low = H::of(get<float>(t, i.o[2])).bits;
   put<uint32_t>(t, i.o[0], high << 16 | low);
 }
-/// The 8-bit float E4M3.
-float valueOfFp8(uint8_t bits) {
-  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
-  const float v = (bits & 127) == 127 ? NAN
-                  : exponent          ? std::ldexp(float(8 + mantissa), exponent - 10)
-                                      : std::ldexp(float(mantissa), -9);
-  return bits & 0x80 ? -v : v;
+/// The E4M3 next to v, ties to even, at most 448.
+uint8_t nearestFp8(float v) {
+  const uint8_t sign = std::signbit(v) ? 0x80 : 0;
+  if (std::isnan(v))
+    return sign | 0x7f;
+  const double size = std::min(std::fabs(double(v)), 448.0);
+  const int exponent = size == 0 ? -6 : std::max(-6, std::ilogb(size));
+  // nearbyint rounds to even; a carry into the next exponent is the next number.
+  const int steps = int(std::nearbyint(std::ldexp(size, 3 - exponent)));
+  return uint8_t(sign | ((exponent + 6) * 8 + steps));
+}
+/// The first operand goes to the upper byte.
+void narrowToFp8Pair(Thread &t, const Instruction &i) {
+  put<uint16_t>(
+      t, i.o[0],
+      uint16_t(nearestFp8(get<float>(t, i.o[1])) << 8 | nearestFp8(get<float>(t, i.o[2]))));
+}
+/// Of two halves.
+void halvesToFp8Pair(Thread &t, const Instruction &i) {
+  const uint32_t pair = get<uint32_t>(t, i.o[1]);
+  put<uint16_t>(t, i.o[0],
+                uint16_t(nearestFp8(halfToFloat(uint16_t(pair >> 16))) << 8 |
+                         nearestFp8(halfToFloat(uint16_t(pair)))));
 }
 /// Two of them, the lower byte to the lower half.
 void widenFp8Pair(Thread &t, const Instruction &i) {
@@ -381,6 +404,8 @@ Execute conversion(Instruction &i, const std::vector<std::string> &parts) {
   };
   if (from == "f16" || from == "bf16")
     return to != "f32" ? nullptr : from == "f16" ? widenHalf<Half> : widenHalf<Bfloat>;
+  if (to == "e4m3x2")
+    return !has("satfinite") ? nullptr : from == "f32" ? narrowToFp8Pair : halvesToFp8Pair;
   if (from == "e4m3x2")
     return to == "f16x2" ? widenFp8Pair : nullptr;
   if (to == "f16x2" || to == "bf16x2")

@@ -209,6 +209,8 @@ bool decodeControl(Instruction &i, const std::vector<std::string> &parts);
 bool decodeWarp(Instruction &i, const std::vector<std::string> &parts);
 
 float halfToFloat(uint16_t bits);
+/// Of an 8-bit float E4M3.
+float valueOfFp8(uint8_t bits);
 uint16_t floatToHalf(float value);
 inline float bfloatToFloat(uint16_t bits) {
   const uint32_t wide = uint32_t(bits) << 16;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <numeric>
 
 namespace gpt2c::emulated {
 
@@ -116,12 +118,13 @@ template <bool Store> void matrices(Warp &w, uint32_t, const Instruction &i) {
 // Products of matrices
 // -------------------------------------------------------------------------------------------------
 
-enum Type { F16, Bf16, Tf32, S8 };
-int bytesOf(Type type) { return type == S8 ? 1 : type == Tf32 ? 4 : 2; }
+enum Type { F16, Bf16, Tf32, S8, E4m3 };
+int bytesOf(Type type) { return type == S8 || type == E4m3 ? 1 : type == Tf32 ? 4 : 2; }
 float elementOf(Type type, uint32_t bits) {
   return type == F16    ? halfToFloat(uint16_t(bits))
          : type == Bf16 ? bfloatToFloat(uint16_t(bits))
          : type == Tf32 ? std::bit_cast<float>(bits & 0xffffe000)
+         : type == E4m3 ? valueOfFp8(uint8_t(bits))
                         : float(int8_t(bits));
 }
 /// Sixteen rows of `depth` elements, from the registers of a warp: a register has rows lane / 4 or
@@ -139,6 +142,27 @@ void rowsFromRegisters(Rows &rows, Warp &w, const int *o, Type type, int depth) 
             elementOf(type, bits >> 8 * bytesOf(type) * e);
     }
 }
+/// v without what is below 13 bits behind the leading one of a number of that exponent.
+double cut(double v, int exponent) {
+  return std::ldexp(std::trunc(std::ldexp(v, 13 - exponent)), exponent - 13);
+}
+/// What tensor cores of sm_90 are taken to make of fp8: the products and what is there already are
+/// aligned to the largest of them and cut, added up, and the sum is cut.
+float sumOfFp8(const float *a, const float *b, int depth, float before) {
+  std::array<double, 33> terms;
+  double largest = 0;
+  for (int e = 0; e <= depth; ++e) {
+    terms[size_t(e)] = e < depth ? double(a[e]) * double(b[e]) : double(before);
+    largest = std::max(largest, std::fabs(terms[size_t(e)]));
+  }
+  if (largest == 0 || !std::isfinite(largest))
+    return float(std::accumulate(terms.begin(), terms.begin() + depth + 1, 0.0));
+  const int exponent = std::ilogb(largest);
+  double sum = 0;
+  for (int e = 0; e <= depth; ++e)
+    sum += cut(terms[size_t(e)], exponent);
+  return sum == 0 ? 0.0F : float(cut(sum, std::ilogb(sum)));
+}
 /// d (+)= rows * columns^T of `n` columns; sums of integers are exact.
 void multiply(Warp &w, const int *d, const Rows &rows, const std::vector<float> &columns, int n,
               int depth, Type type, bool add) {
@@ -152,6 +176,8 @@ void multiply(Warp &w, const int *d, const Rows &rows, const std::vector<float> 
         for (int e = 0; e < depth; ++e)
           sum += int32_t(a[e]) * int32_t(b[e]);
         put<int32_t>(t, d[k], sum);
+      } else if (type == E4m3) {
+        put<float>(t, d[k], sumOfFp8(a, b, depth, add ? get<float>(t, d[k]) : 0.0F));
       } else {
         double sum = 0;
         for (int e = 0; e < depth; ++e)
@@ -242,7 +268,7 @@ void wgmma(Warp &w, uint32_t, const Instruction &i) {
       takeRow(rows.at[r], t, of, w.number % 4 * 16 + r, type);
   }
   const size_t flags = i.o.size() - (b + 2); // behind p
-  const bool across = type != S8 && type != Tf32 && flags > 2 && get<uint32_t>(t, i.o.back());
+  const bool across = bytesOf(type) == 2 && flags > 2 && get<uint32_t>(t, i.o.back());
   if (flags == 4 && get<uint32_t>(t, i.o[i.o.size() - 2]))
     throw Error("a transposed first operand");
   const Descriptor of(get<uint64_t>(t, i.o[b]));
@@ -274,7 +300,9 @@ bool decodeWarp(Instruction &i, const std::vector<std::string> &parts) {
   auto has = [&](const char *name) {
     return std::find(parts.begin(), parts.end(), name) != parts.end();
   };
-  auto typeOf = [&] { return has("f16") ? F16 : has("bf16") ? Bf16 : has("tf32") ? Tf32 : S8; };
+  auto typeOf = [&] {
+    return has("f16") ? F16 : has("bf16") ? Bf16 : has("tf32") ? Tf32 : has("e4m3") ? E4m3 : S8;
+  };
   if (op == "shfl") {
     i.mode = has("up") ? Up : has("down") ? Down : has("bfly") ? Butterfly : Index;
     i.mask = i.o.back();
@@ -311,7 +339,7 @@ bool decodeWarp(Instruction &i, const std::vector<std::string> &parts) {
     i.count = std::stoi(shape.substr(n + 1, k - n - 1));
     i.mode = typeOf();
     const size_t rest = i.o.size() - size_t(i.count / 2); // a, b, p and flags
-    const size_t flags = typeOf() == S8 ? 0 : typeOf() == Tf32 ? 2 : 4;
+    const size_t flags = typeOf() == S8 ? 0 : typeOf() == Tf32 || typeOf() == E4m3 ? 2 : 4;
     i.bytes = rest > 3 + flags; // a is in registers, and has no flag of its own
     i.runWarp = wgmma;
   } else if (op == "wgmma") {

@@ -218,6 +218,16 @@ TEST(Machine, PairsOfFp8BecomeHalves) {
   EXPECT_EQ(c.to, std::vector<int>(threads, int(0xbe001800)));
 }
 
+TEST(Machine, FloatsBecomePairsOfFp8) {
+  // 500, of which 448 is left, above -2^-9; of halves 17, a tie of 16 and 18, above 1.
+  Case c;
+  c.run({".reg .b16 %h<2>;\n"
+         "cvt.rn.satfinite.e4m3x2.f32 %h0, 0f43FA0000, 0fBB000000;\n"
+         "mov.b32 %r9, 1279278080; cvt.rn.satfinite.e4m3x2.f16x2 %h1, %r9;\n"
+         "mov.b32 %r10, {%h0, %h1}; st.global.u32 [%out], %r10;"});
+  EXPECT_EQ(c.to, std::vector<int>(threads, 0x58387e81));
+}
+
 TEST(Machine, MatricesMultiply) {
   // Ones of m16n8k16: each sum is 16.
   Case c;
