@@ -86,8 +86,8 @@ std::string KernelWriter::given(Given g) {
   if (g == Given::None)
     return "quantised::AsTheyAre{}";
   const std::string inverse = declare("float", "yInverse");
-  if (g == Given::Scale)
-    return "quantised::ByScale{" + inverse + "}";
+  if (g != Given::ScaleAndZero)
+    return (g == Given::Scale ? "quantised::ByScale{" : "quantised::ByFp8Scale{") + inverse + "}";
   return "quantised::ByScaleAndZero{" + inverse + ", " + declare("float", "yZero") + "}";
 }
 

@@ -17,7 +17,7 @@ static std::string rowsText(const Int8Product &p) {
   if (p.rows == Int8Product::Quantised)
     out += ", rows quantised in front";
   if (p.widened)
-    out += ", int8 made floats in front";
+    out += ", weights made floats in front";
   return out + (p.result == Int8Product::InEpilogue ? ", quantises its result"
                 : p.result == Int8Product::Behind   ? ", result quantised behind"
                                                     : "");

@@ -37,7 +37,7 @@ static bool hasNormSums(const Op &product, const Op &norm) {
 
 bool takesInt8Weights(const Op &product) {
   using enum ops::QuantizedLinear::Operand;
-  return product.is(OpCode::QuantizedLinear) && product.operand(X)->type.dtype != DType::I8 &&
+  return product.is(OpCode::QuantizedLinear) && isFloat(product.operand(X)->type.dtype) &&
          !product.operand(XScale);
 }
 

@@ -23,16 +23,16 @@ struct Choice {
   std::string key, name, sumOrder;
 };
 
-/// How a product with int8 weights comes to its result.
+/// How a product with quantised weights comes to its result.
 struct Int8Product {
-  /// Its rows: floats that a kernel reads as they are, int8 as they come, or quantised in front of
-  /// it by a launch.
+  /// Its rows: floats that a kernel reads as they are, quantised as they come, or in front of it
+  /// by a launch.
   enum Rows { Floats, Given, Quantised } rows = Floats;
   /// Elements of a row that share a scale; 0: a row, -1: all.
   int64_t rowGroup = 0;
-  bool integers = false;  ///< products of int8
-  bool rowScales = false; ///< of integers: the epilogue multiplies by a scale for each row
-  bool widened = false;   ///< what is int8 becomes floats by launches in front of it
+  bool integers = false;  ///< products of rows that are quantised
+  bool rowScales = false; ///< of these: the epilogue multiplies by a scale for each row
+  bool widened = false;   ///< what is quantised becomes floats by launches in front of it
   /// Of requantized_linear: the kernel quantises what it stores, or a launch behind it does.
   enum Result { Floating, InEpilogue, Behind } result = Floating;
   int64_t resultGroup = 0; ///< like rowGroup
@@ -67,7 +67,7 @@ struct AttentionGroup {
   AttentionProblem problem = {};
   AttentionCandidate taken = {};
   Choice choice = {};
-  /// Its value in int8: no, by a given scale, by scales that the kernel finds, or by a launch
+  /// Its value quantised: no, by a given scale, by scales that the kernel finds, or by a launch
   /// behind it.
   enum Quantise { No, ByGivenScale, ByOwnScales, Behind } quantise = No;
 };

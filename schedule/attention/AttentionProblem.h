@@ -29,8 +29,9 @@ struct AttentionConfig {
   bool last = false;              ///< each sequence's last query alone
   bool aligned = true; ///< of an int8 state: its heads begin at multiples of 8 bytes, else of 4
   bool bulk = false;   ///< rows of the state may be copied in bulk, they are 16-byte units
-  /// The value is int8; without a given scale by one for each head.
+  /// The value is int8 or fp8; without a given scale by one for each head.
   bool quantise = false;
+  Scalar to = Scalar::I8;
   Given given = Given::None;
 };
 
@@ -54,6 +55,9 @@ constexpr int64_t fewQueries = 4;
 /// Of a state in `kv` beside rows in `x`; `tf32`: tensor cores may multiply fp32.
 AttentionAbility attentionTypes(Scalar x, Scalar kv, bool tf32);
 
+/// What the value is stored in.
+constexpr Scalar valueType(const AttentionConfig &c) { return c.quantise ? c.to : c.x; }
+
 struct AttentionProblem {
   AttentionConfig config;             ///< types, heads, and what is wanted
   int64_t sequences = 1, queries = 1; ///< at most; queries of each sequence
@@ -70,7 +74,7 @@ struct AttentionProblem {
   bool isNarrow() const { return gpt2c::isNarrow(config.x) && config.kv == config.x; }
   /// Each head of the queries has keys of its own.
   bool hasOwnKeys() const { return config.kvHeads == 0 || config.kvHeads == config.heads; }
-  /// The kernel finds the scales of its int8 result.
+  /// The kernel finds the scales of its quantised result.
   bool findsScales() const { return config.quantise && config.given == Given::None; }
   /// Pages as no kernel takes them.
   bool hasOddPages() const {

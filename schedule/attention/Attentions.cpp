@@ -79,7 +79,8 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
                        c.mask ? " mask" : "",
                        !c.quantise              ? ""
                        : c.given != Given::None ? " quantised by a given scale"
-                                                : " quantised",
+                       : c.to == Scalar::I8     ? " quantised"
+                                                : " quantised to fp8",
                        c.last ? " last" : "", c.ropePairs ? " rope" : "",
                        c.window ? llvm::formatv(" window={0}", c.window).str() : "",
                        c.pageTokens ? llvm::formatv(" pages={0}", c.pageTokens).str() : "")
@@ -109,11 +110,11 @@ Op *FunctionScheduler::fusedRope(const Op &op, const AttentionProblem &p,
   return nullptr;
 }
 
-/// How the value of quantized_append_attention becomes int8.
+/// How the value of quantized_append_attention is quantised.
 static AttentionGroup::Quantise quantised(const Op &op, const Kernels &kernels,
                                           AttentionProblem p) {
   using enum ops::QuantizedAppendAttention::Operand;
-  if (givenOf(op.operand(YScale), op.operand(YZero)) != Given::None)
+  if (p.config.given != Given::None)
     return AttentionGroup::ByGivenScale;
   const int64_t k = lastDim(op.result(ops::QuantizedAppendAttention::Q));
   const int64_t group = op.operand(YScale)         ? -1
@@ -141,9 +142,10 @@ void FunctionScheduler::attention(Op &op) {
   AttentionProblem &p = group.problem;
   if (op.is(OpCode::QuantizedAppendAttention)) {
     using enum ops::QuantizedAppendAttention::Operand;
+    p.config.to = scalarOf(op.result(ops::QuantizedAppendAttention::Q));
+    p.config.given = givenOf(op.operand(YScale), op.operand(YZero), p.config.to);
     group.quantise = quantised(op, kernels_, p);
     p.config.quantise = group.quantise != AttentionGroup::Behind;
-    p.config.given = givenOf(op.operand(YScale), op.operand(YZero));
   }
   const auto before = groups_.find(op.operand(ops::AppendAttention::Qkv)->def());
   const bool turned = before != groups_.end() && before->second.get<LinearGroup>();

@@ -1,5 +1,5 @@
-// Products with int8 weights: of int8 rows where a kernel multiplies them, else of floating-point
-// rows, with a quantize or dequantize beside what no kernel does itself.
+// Products with weights of a byte: of rows in the same type where a kernel multiplies them, else of
+// floating-point rows, with a quantize or dequantize beside what no kernel does itself.
 #include "schedule/FunctionScheduler.h"
 
 namespace gpt2c {
@@ -12,13 +12,13 @@ using Requantized = ops::RequantizedLinear;
 /// Elements of a row of k that share a scale, as int8 products have them: 0: a row, -1: all.
 static int64_t rowGroupOf(const Op &op, int64_t k) {
   const Value *scale = op.operand(XScale);
-  if (op.operand(X)->type.dtype == DType::I8)
+  if (isQuantised(op.operand(X)->type.dtype))
     return scale->type.rank() == 0 ? -1 : groupOf(scale, k);
   const int64_t group = op.intAttr("x_group");
   return scale ? -1 : group == k ? 0 : group;
 }
 
-/// Whether the kernel of an int8 product may quantise what it stores, as far as the op says.
+/// Whether the kernel of such a product may quantise what it stores, as far as the op says.
 static bool mayQuantise(const Op &op, int64_t k, int64_t group, Given given) {
   return given != Given::None ||
          (k % 16 == 0 && !op.operand(Requantized::YScale) && (group == 64 || group == 128));
@@ -51,11 +51,11 @@ std::optional<std::string> FunctionScheduler::int8(Op &op, LinearGroup &group) c
   const Value *bias = op.operand(Bias);
   Int8Product form;
   // Floating-point rows that a kernel reads as they are; for x_group >= 0 it quantises them.
-  const bool floatRows = op.operand(X)->type.dtype != DType::I8 && !op.operand(XScale) &&
+  const bool floatRows = isFloat(op.operand(X)->type.dtype) && !op.operand(XScale) &&
                          (op.intAttr("x_group") < 0 || family.computes(s));
   const Value *yScale = requantised ? op.operand(Requantized::YScale) : nullptr,
               *yZero = requantised ? op.operand(Requantized::YZero) : nullptr;
-  const Given given = givenOf(yScale, yZero);
+  const Given given = givenOf(yScale, yZero, scalarOf(op.result(0)));
   if (yZero && given == Given::None)
     return "zero points are constants";
 
@@ -67,12 +67,12 @@ std::optional<std::string> FunctionScheduler::int8(Op &op, LinearGroup &group) c
     form.result = !floatRows && mayQuantise(op, s.k, columns, given) ? Int8Product::InEpilogue
                                                                      : Int8Product::Behind;
     if (form.result == Int8Product::Behind)
-      s.y = bias ? scalarOf(bias) : s.x == Scalar::I8 ? Scalar::F32 : s.x;
+      s.y = bias ? scalarOf(bias) : isQuantised(s.x) ? Scalar::F32 : s.x;
   }
   if (!floatRows) {
-    form.rows = s.x == Scalar::I8 ? Int8Product::Given : Int8Product::Quantised;
+    form.rows = isQuantised(s.x) ? Int8Product::Given : Int8Product::Quantised;
     form.rowGroup = rowGroupOf(op, s.k);
-    s.x = Scalar::I8;
+    s.x = s.w;
   }
   s.int8.group = form.rowGroup;
   form.integers = !floatRows && family.computes(s);
@@ -103,7 +103,7 @@ std::optional<std::string> FunctionScheduler::int8(Op &op, LinearGroup &group) c
 }
 
 std::string int8Key(const LinearGroup &group) {
-  std::string key = " in i8";
+  std::string key = (" in " + dtypeName(group.problem.x)).str();
   if (group.int8->rowGroup > 0)
     key += " groups=" + std::to_string(group.int8->rowGroup);
   if (group.problem.int8.yGroup > 0)

@@ -5,11 +5,13 @@ namespace gpt2c {
 static LinearAbility typesOf(const LinearShape &s) {
   using enum LinearAbility;
   if (isQuantised(s.w))
-    return s.x == Scalar::F16    ? F16Bytes
-           : s.x == Scalar::BF16 ? BF16Bytes
-           : s.x == Scalar::F32  ? F32Bytes
-           : s.x == s.w          ? I8
-                                 : MixedTypes;
+    return s.x == Scalar::F16      ? F16Bytes
+           : s.x == Scalar::BF16   ? BF16Bytes
+           : s.x == Scalar::F32    ? F32Bytes
+           : s.x != s.w            ? MixedTypes
+           : s.x == Scalar::I8     ? I8
+           : s.x == Scalar::F8E4M3 ? F8
+                                   : MixedTypes;
   if (s.w != s.x)
     return MixedTypes;
   return s.x == Scalar::F16    ? F16
@@ -22,11 +24,11 @@ static LinearAbility typesOf(const LinearShape &s) {
 LinearAbilities LinearProblem::wants() const {
   using enum LinearAbility;
   LinearAbilities wants = {typesOf(*this)};
-  const bool integers = x == Scalar::I8;
-  wants.addIf(integers && y == Scalar::BF16, I8ToBF16)
-      .addIf(infoOf(w).kind == DTypeInfo::Steps, FloatSteps)
+  const bool steps = isQuantised(x);
+  wants.addIf(x == Scalar::I8 && y == Scalar::BF16, I8ToBF16)
+      .addIf(!steps && infoOf(w).kind == DTypeInfo::Steps, FloatSteps)
       .addIf(wGroup != 0, WeightGroups)
-      .addIf(!integers && xGroup >= 0, QuantisesRows)
+      .addIf(!steps && xGroup >= 0, QuantisesRows)
       .addIf(int8.group > 0, RowGroups)
       .addIf(int8.yGroup > 0, ResultGroups)
       .addIf(fused.rowScales, RowScales)

@@ -32,7 +32,8 @@ constexpr llvm::StringRef nameOf(LinearAbility a) {
 struct LinearShape {
   Scalar x, w, y;
   int64_t n, k, rows;
-  int64_t wGroup = 0;  ///< int8 w: elements of K that share a scale, when that is not all of them
+  int64_t wGroup =
+      0; ///< quantised w: elements of K that share a scale, when that is not all of them
   int64_t xGroup = -1; ///< elements of x that share a scale when the product quantises it; 0: a row
   bool tf32 = false;   ///< both operands in fp32, and tensor cores may multiply them
   /// The kernel is one of several for other numbers of rows that sum up in one order: kernels that
@@ -58,10 +59,11 @@ struct LinearShape {
   bool isHeavy() const { return n * k * scalarBytes(w) >= int64_t(5) << 20; }
 };
 
-/// Int8 rows, and results that their kernels quantise.
+/// Rows that are quantised, and results that their kernels quantise.
 struct Int8Rows {
-  int64_t group = 0;  ///< elements of x that share a scale; 0: a row, -1: all
-  int64_t yGroup = 0; ///< elements of an int8 y that share a scale that the kernel finds; 0: none
+  int64_t group = 0; ///< elements of x that share a scale; 0: a row, -1: all
+  int64_t yGroup =
+      0; ///< elements of a quantised y that share a scale that the kernel finds; 0: none
   bool residual = false;    ///< a matrix in fp16 is added to a result in fp16 at last
   bool oneCtaPerSm = false; ///< for one wave of blocks
   bool halfBias = false;    ///< a bias in fp16 is added
@@ -83,7 +85,7 @@ struct LinearFusions {
   int normParts = 0, normWidth = 0; ///< statistics of x that the epilogue folds the norm in with
   bool statistics = false;          ///< leave those of y
   bool best = false;                ///< leave the largest elements of y
-  bool rowScales = false;           ///< int8 rows: apply their scales, not the epilogue
+  bool rowScales = false;           ///< quantised rows: apply their scales, not the epilogue
   ProductEndKind end = ProductEndKind::None; ///< that the epilogue ends with
 };
 

@@ -71,10 +71,10 @@ int64_t groupOf(const Value *scales, int64_t k) {
   return groups == 1 ? 0 : k / groups;
 }
 
-Given givenOf(const Value *scale, const Value *zero) {
+Given givenOf(const Value *scale, const Value *zero, DType to) {
   if (!isConstant(scale) || (zero && !isConstant(zero)))
     return Given::None;
-  return zero ? Given::ScaleAndZero : Given::Scale;
+  return zero ? Given::ScaleAndZero : to == DType::F8E4M3 ? Given::Fp8Scale : Given::Scale;
 }
 
 } // namespace gpt2c

@@ -43,6 +43,6 @@ bool keepsRows(const Op &op);
 /// Elements of a row of k that share a scale of `scales`; 0: all do.
 int64_t groupOf(const Value *scales, int64_t k);
 /// How a result is quantised by a scale and a zero point that are constants; None: they are not.
-Given givenOf(const Value *scale, const Value *zero);
+Given givenOf(const Value *scale, const Value *zero, DType to);
 
 } // namespace gpt2c

@@ -8,7 +8,7 @@
 
 namespace gpt2c {
 
-/// Where attention writes its value: in the type of qkv, or with `scale` or `given` as int8.
+/// Where attention writes its value: in the type of qkv, or with `scale` or `given` quantised.
 namespace {
 struct Result {
   plan::ArgT out;

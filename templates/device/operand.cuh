@@ -16,6 +16,7 @@ struct HalfPairs {
 /// all; else they are the values themselves. What is scaled has a byte, and
 ///   halves(word)  four elements as halves, exactly
 ///   floats(word)  the same as floats
+///   Sum           what tensor cores add up products of two of them in
 /// and a toFloat() of one.
 template <typename T> struct Operand {
   static constexpr int bits = 8 * (int)sizeof(T);
@@ -25,6 +26,7 @@ template <typename T> struct Operand {
 template <> struct Operand<i8> {
   static constexpr int bits = 8;
   static constexpr bool scaled = true;
+  using Sum = int;
 
   /// A byte with its sign flipped is the low part of the half 1024 + (value + 128).
   static __device__ __forceinline__ HalfPairs halves(unsigned word) {
@@ -49,6 +51,7 @@ struct Fp8 {
 template <> struct Operand<Fp8> {
   static constexpr int bits = 8;
   static constexpr bool scaled = true;
+  using Sum = float;
 
   static __device__ __forceinline__ HalfPairs halves(unsigned word) {
 #if __CUDA_ARCH__ >= 890

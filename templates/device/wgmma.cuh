@@ -1,6 +1,9 @@
 // wgmma: multiplication by a warpgroup (four neighbouring warps, the first a multiple of 4), sm_90a
-// only. fp16 or bf16 in, fp32 accumulators, or int8 in, int32 accumulators c[Tiles][4]: lane l of
-// warp w holds rows 16 w + l / 4 and + 8, columns 8 j + 2 (l % 4) and the next.
+// only. fp16, bf16 or fp8 in, fp32 accumulators, or int8 in, int32 accumulators c[Tiles][4]: lane l
+// of warp w holds rows 16 w + l / 4 and + 8, columns 8 j + 2 (l % 4) and the next.
+//
+// Of fp8 an instruction adds up its products and what was there with 13 bits behind the leading one
+// of the largest: sums of many have to leave for other registers on the way.
 //
 // Shared operands lie in rows of 128 bytes (64 halves, 128 int8) in the 128-byte swizzle: 16-byte
 // unit u of row r lies at unit u ^ (r mod 8). A k-tile begins at a multiple of 1 KiB.
@@ -136,11 +139,13 @@ template <int Count> __device__ __forceinline__ void releaseRegisters() {
 #define GPT2C_FLOAT(r) "+f"(r)
 #define GPT2C_INT(r) "+r"(r)
 
-/// c[64,N] (+)= a[64,16] * b[N,16]^T, N = 8 Tiles, of two-byte floats T; without `add`, c is
-/// overwritten.
+/// c[64,N] (+)= a[64,16] * b[N,16]^T, N = 8 Tiles, of two-byte floats T, or of fp8 a[64,32] and
+/// b[N,32]; without `add`, c is overwritten.
 template <typename T = __half, int Tiles>
 __device__ __forceinline__ void wgmma(float (&c)[Tiles][4], u64 a, u64 b, bool add = true) {
-  if constexpr (Mma<T>::bfloat) {
+  if constexpr (Operand<T>::bits == 8) {
+    GPT2C_WGMMA_ANY("k32.f32.e4m3.e4m3", GPT2C_FLOAT, ", 1, 1");
+  } else if constexpr (Mma<T>::bfloat) {
     GPT2C_WGMMA_ANY("k16.f32.bf16.bf16", GPT2C_FLOAT, ", 1, 1, 0, 0");
   } else {
     GPT2C_WGMMA_ANY("k16.f32.f16.f16", GPT2C_FLOAT, ", 1, 1, 0, 0");

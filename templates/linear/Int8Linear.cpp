@@ -1,4 +1,4 @@
-// Products with int8 weights: the launches in front of them and behind, and their scales.
+// Products with quantised weights: the launches in front of them and behind, and their scales.
 #include "templates/linear/Linear.h"
 
 #include "templates/generic/GenericLowerings.h"
@@ -11,7 +11,7 @@ using ops::QuantizedLinear::X, ops::QuantizedLinear::W, ops::QuantizedLinear::WS
     ops::QuantizedLinear::XScale;
 using Requantized = ops::RequantizedLinear;
 
-/// The rows of a product in int8: as they come, or quantised here.
+/// The rows of a product, quantised: as they come, or quantised here.
 static llvm::Expected<QuantisedRows> productRows(StepBuilder &b, const LinearGroup &g) {
   Op &op = *g.product;
   Value *x = op.operand(X), *scale = op.operand(XScale);
@@ -33,7 +33,8 @@ static llvm::Expected<QuantisedRows> productRows(StepBuilder &b, const LinearGro
     return rows;
   }
   const LinearShape &s = g.problem;
-  rows.q = workspace(b, "rows", s.rows * s.k, Scalar::I8);
+  rows.type = s.w;
+  rows.q = workspace(b, "rows", s.rows * s.k, s.w);
   rows.scale =
       scale ? std::move(given)
             : workspace(b, "scales", s.rows * (rows.group ? s.k / rows.group : 1), Scalar::F32);
@@ -41,7 +42,7 @@ static llvm::Expected<QuantisedRows> productRows(StepBuilder &b, const LinearGro
   return rows;
 }
 
-/// No kernel multiplies these as they are: what is int8 becomes the type that the product is in.
+/// No kernel multiplies these as they are: what is quantised becomes the type that the product is in.
 /// `rows` is null where they are floats.
 static void widen(StepBuilder &b, const LinearGroup &g, LinearCall &call, const QuantisedRows *rows,
                   const QuantisedRows &weights) {
@@ -102,9 +103,7 @@ static void addScales(const LinearGroup &g, LinearCall &call, const QuantisedRow
     return;
   if (result.given) {
     result.given.tell(call.args);
-    call.epilogue.push_back({result.given.kind == Given::ScaleAndZero
-                                 ? EpilogueStage::QuantiseByScaleAndZero
-                                 : EpilogueStage::QuantiseByScale});
+    call.epilogue.push_back({stageOf(result.given.kind)});
   } else {
     call.args["yScale"] = result.scale;
   }

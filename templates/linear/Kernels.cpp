@@ -59,7 +59,7 @@ std::string wideRefusal(const LinearProblem &p) {
 }
 
 std::string int8Refusal(const LinearProblem &p) {
-  return p.k >= maxIntegerTerms ? "sums of 2^17 and more products" : "";
+  return p.x == Scalar::I8 && p.k >= maxIntegerTerms ? "sums of 2^17 and more products" : "";
 }
 
 std::string int8TilesRefusal(const LinearProblem &p) {
@@ -139,7 +139,7 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
                               : s.n <= 0  ? "n=?"
                               : s.k <= 0  ? "k=?"
                                           : "one type");
-  s.y = s.x == Scalar::I8 ? Scalar::F16 : s.x;
+  s.y = isQuantised(s.x) ? Scalar::F16 : s.x;
   s.tf32 = s.x == Scalar::F32 && s.w == Scalar::F32 && s.k % 4 == 0;
   LinearProblem p(s, f);
   p.int8 = int8;

@@ -24,7 +24,7 @@ KernelSource layerNorm(llvm::StringRef name, const LayerNormConfig &c) {
   w.in("gain", c.p);
   w.in("shift", c.p);
   w.out("y", c.y);
-  w.out("yScale", Scalar::F32, c.y == Scalar::I8 && c.given == Given::None);
+  w.out("yScale", Scalar::F32, isQuantised(c.y) && c.given == Given::None);
   w.out("sum", c.x);
   w.f32("epsilon");
   w.group([&] {
@@ -131,7 +131,7 @@ llvm::Error lowerQuantizedLayerNorm(StepBuilder &b, Op &op) {
   shareRows(c, k);
   c.given = rows->given.kind;
   const bool fused = rows->group == 0 || rows->given;
-  c.y = fused ? Scalar::I8 : c.x;
+  c.y = fused ? rows->type : c.x;
   plan::ArgT y = fused ? rows->q : workspace(b, "norm", b.maximum(elements(x)), c.x);
   auto args = ArgList(b)
                   .in("x", x)

@@ -15,9 +15,10 @@ void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
                       (c.residual ? "+residual" : "") + "/d " + std::to_string(c.d) + " threads " +
                       std::to_string(c.threads) +
                       (c.rows > 1 ? " rows " + std::to_string(c.rows) : "") + typeLabel(c.x) +
-                      (c.given == Given::None    ? ""
-                       : c.given == Given::Scale ? " given"
-                                                 : " given with zero");
+                      (c.given == Given::None       ? ""
+                       : c.given == Given::Scale    ? " given"
+                       : c.given == Given::Fp8Scale ? " given to fp8"
+                                                    : " given with zero");
   for (int rows : rowCounts)
     suite.test(label + "/rows " + std::to_string(rows), [=](Run &run) {
       size_t count = (size_t)rows * c.d;
@@ -59,9 +60,9 @@ void norm(Suite &suite, LayerNormConfig c, const std::vector<int> &rowCounts) {
           // fp32: the mean is off by its rounding, which the scale enlarges.
           bound[at] = 4e-6 * (std::fabs(v[i]) + std::fabs(mean)) * scale * std::fabs(g) +
                       1e-6 * std::fabs(s) + 1e-7;
-          if (c.given != Given::None) { // near the middle of two integers either is right
-            bound[at] = bound[at] * givenInverse + 0.501;
+          if (c.given != Given::None) { // near the middle of two steps either is right
             want[at] = givenValue(c.given, want[at]);
+            bound[at] = bound[at] * givenInverse + halfStep(c.y, want[at]);
           }
         }
       }
@@ -93,6 +94,10 @@ void addCases(Suite &suite) {
       if (d <= 2048)
         norm(suite, {f32, Scalar::I8, f32, d, 32, d == 100, true, 4, given}, {1, 7});
     }
+  for (int d : {3, 768}) {
+    norm(suite, {f16, Scalar::F8E4M3, f16, d, 128, false, false, 1, Given::Fp8Scale}, {1, 7});
+    norm(suite, {bf16, Scalar::F8E4M3, bf16, d, 32, true, false, 4, Given::Fp8Scale}, {1, 7});
+  }
   norm(suite, {f16, f16, f16, 50257, 1024, false, false}, {2});
 }
 

@@ -5,12 +5,12 @@
 //   sum / sqrt(mean(sum^2) + epsilon) * gain + shift
 // fp32 statistics in two passes over registers: the row is read once.
 //
-// Y of signed char: y is quantised (int8.cuh), with a scale for each row, or with one that is
-// given.
+// Y of signed char or Fp8: y is quantised (int8.cuh), with a scale for each row, or with one that
+// is given.
 //
-// Config: X (x, residual, sum), P (gain, shift): float or __half; Y: either, or signed char; D
+// Config: X (x, residual, sum), P (gain, shift): float or __half; Y: either, or of a byte; D
 // (static); Threads (32 with Rows > 1); Rows; Rms; Residual. Kernel: x X[rows,D], residual
-// X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D], yScale f32[rows] (signed char, no scale
+// X[rows,D], gain P[D], shift P[D] or null, y Y[rows,D], yScale f32[rows] (of a byte, no scale
 // given), sum X[rows,D] or null, epsilon, rows. Grid: ceil(rows / Rows); block: Threads Rows.
 // Bytes: rows D (sizeof(X) + sizeof(Y), + 2 sizeof(X) with residual and sum); flops: about 8 rows
 // D.
@@ -130,7 +130,7 @@ __device__ __forceinline__ void layerNorm(const typename C::X *x, const typename
     }
   }
   if constexpr (quantise) {
-    const float s = quantised::scale(blockReduce<Max, C::Threads>(largest, scratch)),
+    const float s = quantised::scale<typename C::Y>(blockReduce<Max, C::Threads>(largest, scratch)),
                 inverse = quantised::inverse(s);
 #pragma unroll
     for (int i = 0; i < chunks; i++) {

@@ -9,11 +9,12 @@ namespace gpt2c {
 KernelSource quantize(llvm::StringRef name, const QuantizeConfig &c) {
   KernelWriter w(name, "templates/quantize/quantize.cuh", "tile::quantize");
   w.type("X", c.x);
+  w.type("Q", c.q);
   w.constant("D", c.d);
   w.constant("Warps", c.warps);
   w.flag("Static", c.given);
   w.in("x", c.x);
-  w.out("q", Scalar::I8);
+  w.out("q", c.q);
   w.out("scale", Scalar::F32);
   w.i32("groups");
   w.pass("blockIdx.x");
@@ -36,20 +37,21 @@ KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &c) {
   return w.finish(c.threads);
 }
 
-static GivenScale givenScale(const Value *scale, const Value *zero) {
+static GivenScale givenScale(const Value *scale, const Value *zero, Scalar to) {
   const Tensor *s = constantOf(scale), *z = constantOf(zero);
   if (!s || (zero && !z))
     return {};
   const float inverse = 1.0F / static_cast<float>(s->asDouble(0));
   return z ? GivenScale{Given::ScaleAndZero, inverse, static_cast<float>(z->asInt(0))}
-           : GivenScale{Given::Scale, inverse};
+           : GivenScale{to == Scalar::F8E4M3 ? Given::Fp8Scale : Given::Scale, inverse};
 }
 
 plan::ArgT workspace(StepBuilder &b, llvm::StringRef what, int64_t count, Scalar type) {
-  plan::DType dtype = type == Scalar::I8     ? plan::DType::I8
-                      : type == Scalar::F16  ? plan::DType::F16
-                      : type == Scalar::BF16 ? plan::DType::BF16
-                                             : plan::DType::F32;
+  plan::DType dtype = type == Scalar::I8       ? plan::DType::I8
+                      : type == Scalar::F8E4M3 ? plan::DType::F8E4M3
+                      : type == Scalar::F16    ? plan::DType::F16
+                      : type == Scalar::BF16   ? plan::DType::BF16
+                                               : plan::DType::F32;
   return b.temporary(what, dtype, count);
 }
 
@@ -57,6 +59,7 @@ void launchQuantize(StepBuilder &b, Op &op, plan::ArgT x, Scalar type, const Dim
                     const QuantisedRows &rows) {
   QuantizeConfig c;
   c.x = type;
+  c.q = rows.type;
   c.d = rows.group > 0 ? rows.group : k;
   c.given = rows.group < 0;
   Dim groups = m * Dim(k / c.d);
@@ -92,7 +95,8 @@ llvm::Expected<QuantisedRows> quantisedResult(StepBuilder &b, Op &op, unsigned f
                                               int64_t group, Value *zero) {
   QuantisedRows rows;
   rows.group = given ? -1 : group;
-  rows.given = givenScale(given, zero);
+  rows.type = scalarOf(op.result(first));
+  rows.given = givenScale(given, zero, rows.type);
   if (zero && !rows.given)
     return noKernel(op, "zero points are constants");
   auto q = b.write(op.result(first));

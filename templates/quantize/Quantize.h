@@ -8,7 +8,7 @@ namespace gpt2c {
 
 /// Groups of d neighbouring elements; with `given` the scale is read, one for all.
 struct QuantizeConfig {
-  Scalar x = Scalar::F16;
+  Scalar x = Scalar::F16, q = Scalar::I8;
   int d = 0, warps = 4;
   bool given = false;
 };

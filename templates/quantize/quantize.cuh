@@ -1,8 +1,8 @@
-// quantize: q = round_half_even(x * (1 / s)) clamped to [-127, 127], with s = max|x| / 127 of each
-// group of D neighbouring elements, or one scale for all.
+// quantize: q = x * (1 / s) as int8.cuh has it for Q, with s of each group of D neighbouring
+// elements, or one scale for all.
 //
-// Config: X (float or __half), D (static; at most 8192 unless Static), Warps, Static.
-// Kernel: x X[groups,D], q i8[groups,D], scale f32[groups] (written; with Static f32[1], read),
+// Config: X (float or __half), Q (i8 or Fp8), D (static; at most 8192 unless Static), Warps, Static.
+// Kernel: x X[groups,D], q Q[groups,D], scale f32[groups] (written; with Static f32[1], read),
 // groups. Grid: ceil(groups / Warps); block: 32 * Warps. Bytes: groups (D (sizeof(X) + 1) + 4).
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace gpt2c::tile {
 
 template <typename C>
-__device__ __forceinline__ void quantize(const typename C::X *x, i8 *q, float *scale, i64 groups,
-                                         int block) {
+__device__ __forceinline__ void quantize(const typename C::X *x, typename C::Q *q, float *scale,
+                                         i64 groups, int block) {
   constexpr int v = vectorWidth(C::D, elementsPer16Bytes<typename C::X>());
   constexpr int perLane = ceilDiv(C::D, 32 * v);
   const int lane = threadIdx.x % 32;
@@ -24,14 +24,15 @@ __device__ __forceinline__ void quantize(const typename C::X *x, i8 *q, float *s
   auto column = [&](int i) { return (i * 32 + lane) * v; };
   auto inside = [&](int i) { return C::D % (32 * v) == 0 || column(i) < C::D; };
   const typename C::X *from = x + group * C::D;
-  i8 *to = q + group * C::D;
+  using Q = typename C::Q;
+  Q *to = q + group * C::D;
   if constexpr (C::Static) {
     const float inverse = quantised::inverse(scale[0]);
     for (int i = 0; i < perLane; i++)
       if (inside(i)) {
         float a[v];
         loadFloats<v>(from + column(i), a);
-        quantised::clamp(a, inverse);
+        quantised::clamp<Q>(a, inverse);
         quantised::store(to + column(i), a, inverse);
       }
     return;
@@ -45,7 +46,7 @@ __device__ __forceinline__ void quantize(const typename C::X *x, i8 *q, float *s
       for (int j = 0; j < v; j++)
         largest = fmaxf(largest, fabsf(a[i][j]));
     }
-  const float s = quantised::scale(warpReduce<Max>(largest)), inverse = quantised::inverse(s);
+  const float s = quantised::scale<Q>(warpReduce<Max>(largest)), inverse = quantised::inverse(s);
 #pragma unroll
   for (int i = 0; i < perLane; i++)
     if (inside(i))

@@ -12,7 +12,7 @@ inline bool writesScales(const AttentionConfig &c) { return c.quantise && c.give
 /// Where the value goes: for the kernels on tensor cores with its scales and what it is quantised
 /// with.
 inline void passOut(KernelWriter &w, const AttentionConfig &c) {
-  w.out("out", c.quantise ? Scalar::I8 : c.x);
+  w.out("out", valueType(c));
   w.out("outScale", Scalar::F32, writesScales(c));
   w.pass(w.given(c.given));
 }
@@ -34,7 +34,7 @@ inline void passPast(KernelWriter &w, bool paged = false) {
 inline void passPlain(KernelWriter &w, const AttentionConfig &c) {
   w.in("qkv", c.x);
   w.out("kv", c.kv);
-  w.out("out", c.quantise ? Scalar::I8 : c.x);
+  w.out("out", valueType(c));
   passPast(w, c.pageTokens > 0);
 }
 
@@ -62,7 +62,7 @@ inline constexpr const char *longestFirst = "gridDim.x - 1 - blockIdx.x";
 
 inline void attentionMembers(KernelWriter &w, const AttentionConfig &c) {
   w.type("X", c.x);
-  w.type("Y", c.quantise ? Scalar::I8 : c.x);
+  w.type("Y", valueType(c));
   w.type("Kv", c.kv);
   w.constant("HeadDim", c.headDim);
   w.constant("Heads", c.heads);

@@ -1,5 +1,5 @@
 // The end of a tile of attention on tensor cores: 16 queries of a head for each warp, stored in
-// the type of the plan, or as int8 with a scale for each query and head (int8.cuh) or one that is
+// the type of the plan, or as int8 or fp8 with a scale for each query and head (int8.cuh) or one that is
 // given.
 #pragma once
 
@@ -15,11 +15,11 @@ template <typename Given> struct GivenEpilogue {
   }
 };
 
-/// Stores o as int8 in out[batch,seq,Heads,HeadDim] with its scales f32[batch,seq,Heads], which are
+/// Stores o as Q in out[batch,seq,Heads,HeadDim] with its scales f32[batch,seq,Heads], which are
 /// null when one is given: queries row0 and on, o as below. HeadDim is a multiple of 32, or of 16
 /// with a given scale.
-template <int Heads, int HeadDim, typename Given>
-__device__ __forceinline__ void storeHeadQuantised(float (&o)[HeadDim / 8][4], i8 *out,
+template <int Heads, int HeadDim, typename Q, typename Given>
+__device__ __forceinline__ void storeHeadQuantised(float (&o)[HeadDim / 8][4], Q *out,
                                                    float *scales, int row0, int seq, int h, i64 b,
                                                    const Given &given) {
   constexpr int width = Heads * HeadDim;
@@ -33,7 +33,7 @@ __device__ __forceinline__ void storeHeadQuantised(float (&o)[HeadDim / 8][4], i
 }
 
 /// Stores o / sum, or zeros where sum is 0. o has the layout of mma.m16n8, `sum` a lane's share of
-/// the sums of its queries row0 + lane / 4 and + 8, out Y[batch,seq,Heads,HeadDim]; signed char:
+/// the sums of its queries row0 + lane / 4 and + 8, out Y[batch,seq,Heads,HeadDim]; of a byte:
 /// storeHeadQuantised.
 template <int Heads, int HeadDim, typename Y, typename Given>
 __device__ __forceinline__ void storeAttention(float (&o)[HeadDim / 8][4], const float (&sum)[2],

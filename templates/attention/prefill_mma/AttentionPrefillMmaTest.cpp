@@ -95,6 +95,13 @@ void addGiven(Suite &suite) {
       byScale(attentionConfig<AttentionPrefillMmaConfig>(Scalar::F16, Scalar::F16, headDim, 2),
               prefillSizes());
   }
+  for (Given given : {Given::None, Given::Fp8Scale}) {
+    auto c = attentionConfig<AttentionPrefillMmaConfig>(Scalar::F16, Scalar::F16, 64, 2);
+    c.quantise = true;
+    c.to = Scalar::F8E4M3;
+    c.given = given;
+    attention(suite, kernel, c, prefillSizes());
+  }
 }
 
 void addCases(Suite &suite) {

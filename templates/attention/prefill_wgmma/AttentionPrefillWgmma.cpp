@@ -17,7 +17,7 @@ KernelSource attentionPrefillWgmma(llvm::StringRef name, const AttentionPrefillW
   KernelWriter w(name, "templates/attention/prefill_wgmma/attention_prefill_wgmma.cuh",
                  "tile::attentionPrefillWgmma");
   w.type("X", c.x);
-  w.type("Y", c.quantise ? Scalar::I8 : c.x);
+  w.type("Y", valueType(c));
   w.constant("Heads", c.heads);
   w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
   w.constant("KeySplit", c.splits);

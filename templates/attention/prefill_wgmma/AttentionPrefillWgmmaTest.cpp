@@ -89,8 +89,22 @@ void addGiven(Suite &suite) {
   }
 }
 
+void addFp8(Suite &suite) {
+  for (Given given : {Given::None, Given::Fp8Scale})
+    for (int splits : {1, 2}) {
+      AttentionPrefillWgmmaConfig c =
+          attentionConfig<AttentionPrefillWgmmaConfig>(Scalar::F16, Scalar::F16, 64, 4);
+      c.splits = splits;
+      c.quantise = true;
+      c.to = Scalar::F8E4M3;
+      c.given = given;
+      attention(suite, kernel, c, prefillSizes());
+    }
+}
+
 void addCases(Suite &suite) {
   addPrompts(suite);
+  addFp8(suite);
   addBfloats(suite);
   addShared(suite);
   addGiven(suite);

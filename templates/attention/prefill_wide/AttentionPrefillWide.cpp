@@ -24,7 +24,7 @@ KernelSource attentionPrefillWide(llvm::StringRef name, const AttentionPrefillWi
   KernelWriter w(name, "templates/attention/prefill_wide/attention_prefill_wide.cuh",
                  "tile::attentionPrefillWide");
   w.type("X", c.x);
-  w.type("Y", c.quantise ? Scalar::I8 : c.x);
+  w.type("Y", valueType(c));
   w.constant("Heads", c.heads);
   w.constant("KvHeads", c.kvHeads ? c.kvHeads : c.heads);
   w.constant("HeadDim", c.headDim);

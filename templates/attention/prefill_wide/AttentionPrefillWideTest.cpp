@@ -35,6 +35,10 @@ void addPrompts(Suite &suite) {
       c.given = Given::Scale;
       if (headDim == 80)
         attention(suite, kernel, c, longSizes());
+      c.to = Scalar::F8E4M3;
+      c.given = Given::None;
+      if (headDim == 128)
+        attention(suite, kernel, c, longSizes());
     }
 }
 

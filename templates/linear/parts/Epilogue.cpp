@@ -100,6 +100,8 @@ void EpilogueWriter::stage(const EpilogueStage &stage) {
     return quantise("ByScale", Given::Scale);
   case Kind::QuantiseByScaleAndZero:
     return quantise("ByScaleAndZero", Given::ScaleAndZero);
+  case Kind::QuantiseByFp8Scale:
+    return quantise("ByFp8Scale", Given::Fp8Scale);
   }
 }
 

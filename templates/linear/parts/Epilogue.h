@@ -38,9 +38,10 @@ struct EpilogueStage {
   // last: what stands behind the product
 #define PRODUCT_END(Name, ...) Name,
 #include "schedule/products/ProductEnds.def"
-    // last, for results in int8: integers in steps of a scale that is a parameter (`Given`)
+    // last, for results in int8 or fp8: steps of a scale that is a parameter (`Given`)
     QuantiseByScale,
-    QuantiseByScaleAndZero
+    QuantiseByScaleAndZero,
+    QuantiseByFp8Scale
   };
   Kind kind;
   Scalar operand = Scalar::F32;   ///< AddBias, AddMatrix, MulMatrix, AddLastRows
@@ -60,7 +61,15 @@ inline Given givenOf(const Epilogue &e) {
   return e.empty()                                                ? Given::None
          : e.back().kind == EpilogueStage::QuantiseByScale        ? Given::Scale
          : e.back().kind == EpilogueStage::QuantiseByScaleAndZero ? Given::ScaleAndZero
+         : e.back().kind == EpilogueStage::QuantiseByFp8Scale     ? Given::Fp8Scale
                                                                   : Given::None;
+}
+
+/// The stage that quantises by a scale that is given.
+constexpr EpilogueStage::Kind stageOf(Given given) {
+  return given == Given::Scale          ? EpilogueStage::QuantiseByScale
+         : given == Given::ScaleAndZero ? EpilogueStage::QuantiseByScaleAndZero
+                                        : EpilogueStage::QuantiseByFp8Scale;
 }
 
 /// Writes the struct <name>Epilogue (templates/linear/parts/epilogue.cuh says what kernels ask of

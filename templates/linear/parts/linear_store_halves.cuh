@@ -1,4 +1,4 @@
-// The end of a tile of int8 products whose result is fp16, for accumulators of wgmma: lines leave
+// The end of a tile of int8 or fp8 products whose result is fp16, for accumulators of wgmma: lines leave
 // whole, by way of shared memory.
 #pragma once
 
@@ -22,8 +22,8 @@ __device__ __forceinline__ void storeMatrices(void *row, const unsigned (&a)[2],
 
 /// Stores the epilogue's results of scale * sums, the tile at row0 and col0 of y[m,n]. Of a lane's
 /// two rows each has its scale. All columns of the tile are inside, n is a multiple of 8.
-template <int Tiles, typename Epilogue>
-__device__ __forceinline__ void storeHalves(const int (&sums)[Tiles][4], const float (&scale)[2],
+template <int Tiles, typename Sum, typename Epilogue>
+__device__ __forceinline__ void storeHalves(const Sum (&sums)[Tiles][4], const float (&scale)[2],
                                             __half *y, int m, int n, int row0, int col0,
                                             void *buffer, const Epilogue &epilogue) {
   constexpr int rest = Tiles % 8; // column tiles that eight do not divide
@@ -40,7 +40,7 @@ __device__ __forceinline__ void storeHalves(const int (&sums)[Tiles][4], const f
     for (int j = 0; j < count; j++)
 #pragma unroll
       for (int h = 0; h < 2; h++) {
-        const int *s = &sums[first + j][h * 2];
+        const Sum *s = &sums[first + j][h * 2];
         float x[2] = {(float)s[0] * scale[h], (float)s[1] * scale[h]};
         epilogue(x, (i64)min(row0 + lane / 4 + h * 8, m - 1),
                  (i64)(col0 + (first + j) * 8 + lane % 4 * 2));

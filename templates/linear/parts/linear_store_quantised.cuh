@@ -1,4 +1,4 @@
-// The end of a tensor-core tile whose result is int8: epilogue, one scale for each Group columns of
+// The end of a tensor-core tile whose result is int8 or fp8: epilogue, one scale for each Group columns of
 // a row unless the epilogue ends in integers, store. Accumulators lie as in linear_store.cuh.
 #pragma once
 
@@ -19,10 +19,11 @@ __device__ __forceinline__ uint2 gatherTile(unsigned a, unsigned b) {
           __byte_perm(keep, got, odd ? 0x3276 : 0x7632)};
 }
 
-/// Stores acc[i][j], the tile at rows row0 + 16 i and columns col0 + 8 j, in y i8[m,n]. The
-/// epilogue leaves numbers within -128 .. 127, which are rounded. Whole: no column is outside.
-template <bool Whole = false, int TilesM, int TilesN, typename Epilogue>
-__device__ __forceinline__ void storeTileBytes(float (&acc)[TilesM][TilesN][4], i8 *y, int m, int n,
+/// Stores acc[i][j], the tile at rows row0 + 16 i and columns col0 + 8 j, in y Q[m,n]. The
+/// epilogue leaves numbers within -128 .. 127, or any to fp8, which are rounded. Whole: no column is
+/// outside.
+template <bool Whole = false, int TilesM, int TilesN, typename Q, typename Epilogue>
+__device__ __forceinline__ void storeTileBytes(float (&acc)[TilesM][TilesN][4], Q *y, int m, int n,
                                                int row0, int col0, const Epilogue &epilogue) {
   if (n % 8 != 0) {
     storeTile<1, 9, Whole>(acc, y, m, n, row0, col0, nullptr, nullptr, 0, epilogue);
@@ -43,8 +44,7 @@ __device__ __forceinline__ void storeTileBytes(float (&acc)[TilesM][TilesN][4], 
           float v[2] = {acc[i][j][h * 2], acc[i][j][h * 2 + 1]};
           epilogue(v, (i64)min(row0 + lane / 4 + i * 16 + h * 8, m - 1),
                    (i64)(Whole ? wanted : min(wanted, n - 2)));
-          const unsigned pair =
-              __byte_perm(quantised::nearest(v[0]), quantised::nearest(v[1]), 0x0040);
+          const unsigned pair = quantised::pair<Q>(v[0], v[1]);
           unsigned &word = words[i][h][(j - first) / 2];
           word = j % 2 == 0 ? pair : __byte_perm(word, pair, 0x5410);
         }
@@ -61,11 +61,11 @@ __device__ __forceinline__ void storeTileBytes(float (&acc)[TilesM][TilesN][4], 
   }
 }
 
-/// Stores acc[i][j], the tile at rows row0 + RowStride i and columns col0 + 8 j, in y i8[m,n] and
+/// Stores acc[i][j], the tile at rows row0 + RowStride i and columns col0 + 8 j, in y Q[m,n] and
 /// scales f32[m,n/Group]. n is a multiple of Group and the tile begins at one, so groups are whole
 /// or beyond n. Leaves the epilogue's results in acc.
-template <int Group, int RowStride = 16, int TilesM, int TilesN, typename Epilogue>
-__device__ __forceinline__ void storeTileQuantised(float (&acc)[TilesM][TilesN][4], i8 *y,
+template <int Group, int RowStride = 16, int TilesM, int TilesN, typename Q, typename Epilogue>
+__device__ __forceinline__ void storeTileQuantised(float (&acc)[TilesM][TilesN][4], Q *y,
                                                    float *scales, int m, int n, int row0, int col0,
                                                    const Epilogue &epilogue) {
   static_assert(Group % 32 == 0 && TilesN * 8 % Group == 0);
@@ -93,15 +93,15 @@ __device__ __forceinline__ void storeTileQuantised(float (&acc)[TilesM][TilesN][
     for (int i = 0; i < TilesM; i++)
 #pragma unroll
       for (int h = 0; h < 2; h++) {
-        const float scale = quantised::scale(warpReduce<Max, 4>(largest[i][h])),
+        const float scale = quantised::scale<Q>(warpReduce<Max, 4>(largest[i][h])),
                     inverse = quantised::inverse(scale);
         const bool inside = rowOf(i, h) < m && col < n;
-        i8 *to = y + (i64)rowOf(i, h) * n + col + lane % 4 * 8;
+        Q *to = y + (i64)rowOf(i, h) * n + col + lane % 4 * 8;
 #pragma unroll
         for (int j = 0; j < tiles; j += 4) {
           auto pack = [&](int t) {
             const float *a = &acc[i][g * tiles + t][h * 2], *b = &acc[i][g * tiles + t + 1][h * 2];
-            return quantised::pack(a[0], a[1], b[0], b[1], inverse);
+            return quantised::pack<Q>(a[0], a[1], b[0], b[1], inverse);
           };
           const uint2 bytes = gatherTile(pack(j), pack(j + 2));
           if (inside)
@@ -129,8 +129,8 @@ __device__ __forceinline__ __half2 geluTanh(__half2 v) {
 /// which a lane has two rows with a scale each, quantised as `given` says. From the epilogue on it
 /// is computed in fp16: 1 / scale is the nearest half, and where x / scale is near the middle of
 /// two integers either may be taken. n is a multiple of 8.
-template <bool Whole, int Tiles, typename Epilogue, typename Given>
-__device__ __forceinline__ void storeGeluBytes(const int (&sums)[Tiles][4], const float (&scale)[2],
+template <bool Whole, int Tiles, typename Sum, typename Epilogue, typename Given>
+__device__ __forceinline__ void storeGeluBytes(const Sum (&sums)[Tiles][4], const float (&scale)[2],
                                                i8 *y, int m, int n, int row0, int col0,
                                                const Epilogue &epilogue, const Given &given) {
   const int lane = threadIdx.x % 32;
@@ -146,7 +146,7 @@ __device__ __forceinline__ void storeGeluBytes(const int (&sums)[Tiles][4], cons
     for (int j = 0; j < minInt(4, Tiles - first); j++)
 #pragma unroll
       for (int h = 0; h < 2; h++) {
-        const int *s = &sums[first + j][h * 2];
+        const Sum *s = &sums[first + j][h * 2];
         float x[2] = {(float)s[0] * scale[h], (float)s[1] * scale[h]};
         const int wanted = col0 + (first + j) * 8 + lane % 4 * 2;
         epilogue(x, (i64)min(row0 + lane / 4 + h * 8, m - 1),
@@ -166,13 +166,13 @@ __device__ __forceinline__ void storeGeluBytes(const int (&sums)[Tiles][4], cons
   }
 }
 
-/// storeTileQuantised for the same. A group's
-/// 1 / s is the nearest half of 127 / max, s its reciprocal, and where x / s is near the middle of
-/// two integers either may be taken. Whole: all columns of the tile are inside.
-template <int Group, bool Whole = true, int Tiles, typename Epilogue>
+/// storeTileQuantised for the same. A group's 1 / s is the nearest half of 127 / max, of fp8 448 /
+/// max, s its reciprocal, and where x / s is near the middle of two steps either may be taken.
+/// Whole: all columns of the tile are inside.
+template <int Group, bool Whole = true, int Tiles, typename Sum, typename Q, typename Epilogue>
 __device__ __forceinline__ void
-storeGeluQuantised(const int (&sums)[Tiles][4], const float (&scale)[2], i8 *y, float *scales,
-                   int m, int n, int row0, int col0, const Epilogue &epilogue) {
+storeGeluQuantised(const Sum (&sums)[Tiles][4], const float (&scale)[2], Q *y, float *scales, int m,
+                   int n, int row0, int col0, const Epilogue &epilogue) {
   static_assert(Group % 32 == 0 && Tiles * 8 % Group == 0);
   constexpr int tiles = Group / 8;
   const int lane = threadIdx.x % 32;
@@ -184,7 +184,7 @@ storeGeluQuantised(const int (&sums)[Tiles][4], const float (&scale)[2], i8 *y, 
     for (int j = 0; j < tiles; j++)
 #pragma unroll
       for (int h = 0; h < 2; h++) {
-        const int *s = &sums[first + j][h * 2];
+        const Sum *s = &sums[first + j][h * 2];
         float x[2] = {(float)s[0] * scale[h], (float)s[1] * scale[h]};
         const int wanted = col + j * 8 + lane % 4 * 2;
         epilogue(x, (i64)min(row0 + lane / 4 + h * 8, m - 1),
@@ -197,17 +197,15 @@ storeGeluQuantised(const int (&sums)[Tiles][4], const float (&scale)[2], i8 *y, 
       const int row = row0 + lane / 4 + h * 8;
       const float most =
           warpReduce<Max, 4>(fmaxf(__low2float(largest[h]), __high2float(largest[h])));
-      const __half inverse = __float2half_rn(fminf(__fdividef(127.0f, most), 65504.0f));
+      const __half inverse =
+          __float2half_rn(fminf(__fdividef(quantised::steps<Q>, most), 65504.0f));
       const bool inside = row < m && (Whole || col < n);
-      i8 *to = y + (i64)row * n + col + lane % 4 * 8;
+      Q *to = y + (i64)row * n + col + lane % 4 * 8;
 #pragma unroll
       for (int j = 0; j < tiles; j += 4) {
-        // Adding 1.5 * 2^10 rounds to an integer, which is in the low byte then.
-        auto rounded = [&](int t) {
-          const __half2 r = __hfma2(v[t][h], __half2half2(inverse), __float2half2_rn(1536.0f));
-          return *reinterpret_cast<const unsigned *>(&r);
+        auto pack = [&](int t) {
+          return quantised::pack<Q>(v[t][h], v[t + 1][h], __half2half2(inverse));
         };
-        auto pack = [&](int t) { return __byte_perm(rounded(t), rounded(t + 1), 0x6420); };
         const uint2 bytes = gatherTile(pack(j), pack(j + 2));
         if (inside)
           *reinterpret_cast<uint2 *>(to + j * 8) = bytes;

@@ -1,5 +1,7 @@
 #include "AttentionCases.h"
 
+#include "ir/ops/Quantize.h"
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -22,10 +24,12 @@ std::string labelOf(const AttentionInstance &instance, const AttentionSizes &s) 
       (c.alibi ? " alibi" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
       (s.wide ? " wide" : "") + (c.ropePairs ? " rope " + std::to_string(c.ropePairs) : "") +
       (c.ropeInterleaved ? " interleaved" : "") + (instance.cluster ? " cluster" : "") +
-      (c.quantise ? " quantised" : "") +
-      (c.given == Given::None    ? ""
-       : c.given == Given::Scale ? " given"
-                                 : " given with zero") +
+      (!c.quantise          ? ""
+       : c.to == Scalar::I8 ? " quantised"
+                            : " quantised to fp8") +
+      (c.given == Given::None           ? ""
+       : c.given == Given::ScaleAndZero ? " given with zero"
+                                        : " given") +
       (c.last ? " last" : "") + "/" + instance.config + "/batch " + std::to_string(s.batch) +
       " seq " + std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
   for (int p : s.past)
@@ -101,7 +105,7 @@ AttentionCase::AttentionCase(Run &run, const AttentionInstance &of, const Attent
     for (int at = 0; at < columns; ++at) // 101 has no factor in common with the few there are
       tables.push_back(isNobody(b) ? -1 : (b * columns + at) * 101 % (pages - 1));
   tablesTensor = run.integerInput(tables);
-  out = run.output((size_t)s.batch * queries * width, c.quantise ? Scalar::I8 : c.x);
+  out = run.output((size_t)s.batch * queries * width, valueType(c));
   outScale = run.output((size_t)s.batch * s.seq * c.heads, Scalar::F32);
   pastTensor = run.integerInput(past);
   lengthTensor = run.integerInput(length);
@@ -261,7 +265,7 @@ void AttentionCase::expectResult(Run &run) {
   if (c.given != Given::None) {
     for (size_t i = 0; i < want.size(); ++i) {
       want[i] = givenValue(c.given, want[i]);
-      bound[i] = bound[i] * givenInverse + 0.501;
+      bound[i] = bound[i] * givenInverse + halfStep(c.to, want[i]);
     }
     run.expectNear(out, want, 0, bound);
   } else if (c.quantise) {
@@ -272,11 +276,11 @@ void AttentionCase::expectResult(Run &run) {
       for (int d = 0; d < c.headDim; ++d) {
         const size_t at = g * c.headDim + d;
         largest = std::max(largest, std::fabs(want[at]));
-        scaleBound[g] = std::max(scaleBound[g], bound[at] / 127);
+        scaleBound[g] = std::max(scaleBound[g], bound[at] / stepsOf(c.to));
         want[at] /= scales[g];
-        bound[at] = bound[at] / scales[g] + 0.501;
+        bound[at] = bound[at] / scales[g] + halfStep(c.to, want[at]);
       }
-      wantScales[g] = largest == 0 ? 1 : largest / 127;
+      wantScales[g] = largest == 0 ? 1 : largest / stepsOf(c.to);
     }
     run.expectNear(outScale, wantScales, 1e-6, scaleBound);
     run.expectNear(out, want, 0, bound);

@@ -36,6 +36,8 @@ static double apply(const EpilogueStage &stage, double v, double operand) {
     return givenInteger(Given::Scale, v);
   case EpilogueStage::QuantiseByScaleAndZero:
     return givenInteger(Given::ScaleAndZero, v);
+  case EpilogueStage::QuantiseByFp8Scale:
+    return givenInteger(Given::Fp8Scale, v);
   }
   return v;
 }
@@ -63,6 +65,8 @@ Tensor randomScales(Run &run, size_t count) {
 
 Problem::Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilogue &epilogue)
     : shape(s), dry_(run.isDry()) {
+  if (xt == Scalar::F8E4M3)
+    sumError = std::ldexp(1.0, -11);
   x = randomInput(run, (size_t)s.m * s.k, xt);
   w = randomInput(run, (size_t)s.n * s.k, wt, 1 / std::sqrt((double)s.k));
   y = run.output((size_t)s.m * s.n / (isGated(epilogue) ? 2 : 1), yt);
@@ -130,8 +134,8 @@ void Problem::compute(const std::vector<double> &rows, const std::vector<double>
       }
       size_t at = (size_t)i * shape.n + j;
       want[at] = sum;
-      // fp32 sums of up to k terms, and the result's own rounding, also for subnormal halves.
-      bound[at] = magnitude * 2e-6 + (yt == Scalar::F16 ? std::ldexp(1.0, -25) : 0) +
+      // Sums of up to k terms, and the result's own rounding, also for subnormal halves.
+      bound[at] = magnitude * sumError + (yt == Scalar::F16 ? std::ldexp(1.0, -25) : 0) +
                   (extra.empty() ? 0 : extra[at]);
     }
   if (isGated(epilogue))

@@ -46,6 +46,9 @@ struct Problem {
   std::vector<int> positions;
   std::vector<double> want, bound;
   std::vector<double> extra; ///< of each sum, added to its bound; empty: nothing
+  /// Of a sum, as a part of its terms' magnitudes: of fp32, or of fp8, whose terms lose bits as
+  /// often up as down (templates/device/wgmma.cuh).
+  double sumError = 2e-6;
 
   Problem(Run &run, Shape s, Scalar xt, Scalar wt, Scalar yt, const Epilogue &epilogue);
 

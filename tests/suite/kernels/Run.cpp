@@ -52,15 +52,24 @@ double fromHalf(uint16_t bits) {
 }
 
 double givenInteger(Given given, double v) {
+  if (given == Given::Fp8Scale)
+    return fp8ToFloat(floatToFp8((float)v * givenInverse));
   if (given == Given::Scale)
     return std::clamp(std::nearbyint((float)v * givenInverse), -127.0F, 127.0F);
   return std::clamp(std::nearbyint((float)v * givenInverse) + givenZero, -128.0F, 127.0F);
 }
 
 double givenValue(Given given, double v) {
+  if (given == Given::Fp8Scale)
+    return std::clamp(v * givenInverse, -448.0, 448.0);
   if (given == Given::Scale)
     return std::clamp(v * givenInverse, -127.0, 127.0);
   return std::clamp(v * givenInverse + givenZero, -128.0, 127.0);
+}
+
+double halfStep(Scalar type, double v) {
+  const double size = std::max(std::fabs(v), 0x1p-6);
+  return 0.501 * (type == Scalar::F8E4M3 ? std::ldexp(1.0, std::ilogb(size) - 3) : 1.0);
 }
 
 void setGiven(Given given, Arguments &arguments) {
@@ -242,6 +251,8 @@ std::vector<double> Run::read(const Tensor &tensor) {
       values[i] = bfloatToFloat(b);
     } else if (tensor.type == Scalar::I8) {
       values[i] = (int8_t)raw[i];
+    } else if (tensor.type == Scalar::F8E4M3) {
+      values[i] = fp8ToFloat(raw[i]);
     } else {
       float f;
       std::memcpy(&f, &raw[4 * i], 4);

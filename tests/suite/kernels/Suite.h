@@ -40,6 +40,8 @@ double rounded(double v, Scalar type);
 constexpr float givenInverse = 11.7F, givenZero = -37;
 double givenInteger(Given given, double v);
 double givenValue(Given given, double v);
+/// What rounding to the steps of a quantised type changes v at most.
+double halfStep(Scalar type, double v);
 
 /// Fails the running case; caught by the suite.
 struct CaseFailure {
