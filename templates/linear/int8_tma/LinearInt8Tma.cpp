@@ -9,6 +9,7 @@ namespace gpt2c {
 KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
                            const Epilogue &epilogue) {
   KernelWriter w(name, "templates/linear/int8_tma/linear_int8_tma.cuh", "tile::linearInt8Tma");
+  w.type("X", c.x);
   describeInt8Tile(w, c);
   w.constant("BM", c.bm);
   w.constant("SplitK", c.splitK);
@@ -35,13 +36,14 @@ KernelSource linearInt8Tma(llvm::StringRef name, const LinearInt8TmaConfig &c,
 
 namespace linear_int8_tma {
 
-/// Sums of integers are exact in any order; those of groups are scaled and added up tile by tile.
+/// Sums of integers are exact in any order; those of units are added up tile by tile.
 std::string sumOrder(const LinearInt8TmaConfig &c, const LinearProblem &) {
   std::string order = "linear_int8_tma of integers, exact";
-  if (c.xGroup > 0)
-    order =
-        inParts(llvm::formatv("linear_int8_tma groups={0} of {1}x{2}", c.xGroup, c.bm, c.bn).str(),
-                c.splitK);
+  if (c.unit() > 0)
+    order = inParts(llvm::formatv("linear_int8_tma {0}={1} of {2}x{3}",
+                                  c.xGroup > 0 ? "groups" : "fp8 in", c.unit(), c.bm, c.bn)
+                        .str(),
+                    c.splitK);
   return c.residual ? order + ", residual by map" : order;
 }
 llvm::Error emit(LinearLaunch &l, const LinearInt8TmaConfig &config) {
@@ -55,11 +57,11 @@ const LinearKernel &linearInt8TmaKernel() {
   using namespace linear_int8_tma;
   static const LinearKernelOf<LinearInt8TmaConfig> kernel({
       .name = "linear_int8_tma",
-      .summary = "int8 rows and weights on Hopper: a tile a block, scales of rows or of groups of "
-                 "64 or 128",
+      .summary = "int8 or fp8 rows and weights on Hopper: a tile a block, scales of rows or of "
+                 "groups of 64 or 128",
       .needs = wgmmaTiles,
-      .can = {LinearAbility::I8, LinearAbility::RowGroups, LinearAbility::RowScales,
-              LinearAbility::ResultGroups, LinearAbility::AnyRows},
+      .can = {LinearAbility::I8, LinearAbility::F8, LinearAbility::RowGroups,
+              LinearAbility::RowScales, LinearAbility::ResultGroups, LinearAbility::AnyRows},
       .refusal = int8TmaRefusal,
       .slower = int8TmaSlower<LinearInt8TmaConfig>,
       .rivals = [](const LinearProblem &, llvm::StringRef leader) { return isInt8Tma(leader); },

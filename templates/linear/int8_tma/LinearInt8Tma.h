@@ -1,4 +1,4 @@
-// linear_int8_tma: linear_tma for int8 operands.
+// linear_int8_tma: linear_tma for operands of a byte.
 #pragma once
 
 #include "codegen/KernelSource.h"

@@ -1,27 +1,29 @@
-// linear for up to some hundred rows, or whose rows of X have scales of groups; int8 operands,
+// linear for up to some hundred rows, or whose rows of X have scales of groups; operands of a byte,
 // sm_90a alone: Y[M,N] = epilogue(scales * (X[M,K] * W[N,K]^T))
 //
 // As linear_tma: BM x BN of Y per block, BM / 64 warpgroups, each 64 x BN by wgmma.m64nBNk32 with
-// exact int32 accumulators in registers, and a thread that has TMA fill a ring of Stages k-tiles,
-// here of 128 columns of K. K is at most 2^17, so that no accumulator overflows.
+// accumulators in registers, and a thread that has TMA fill a ring of Stages k-tiles, here of 128
+// columns of K. Of int8 accumulators are int32 and exact: K is at most 2^17, so that none
+// overflows. Of fp8 they hold few bits (wgmma.cuh): after 128 columns of K they are added to others
+// in fp32.
 //
-// XGroup 64 or 128: the int32 sums of each XGroup elements of K are multiplied by xScale of row and
-// group and added up in fp32. K is a multiple of XGroup. XGroup 0: one int32 sum, multiplied by
-// xScale of its row (RowScale) or not. Every other scale is a matter of the epilogue. The scales of
-// groups wait in shared memory, since from L2 they take longer than the product of a group.
+// XGroup 64 or 128: the sums of each XGroup elements of K are multiplied by xScale of row and group
+// and added up in fp32. K is a multiple of XGroup. XGroup 0: one sum, multiplied by xScale of its
+// row (RowScale) or not. Every other scale is a matter of the epilogue. The scales of groups wait
+// in shared memory, since from L2 they take longer than the product of a group.
 //
 // Residual: behind the epilogue the tile of R is added, which TMA brings, too.
 //
 // YGroup 64 or 128: Y is quantised, one scale for each YGroup columns of a row (int8.cuh), which
 // lie in one tile. N is a multiple of YGroup, BN too; no split-K. With Gelu (and XGroup 0) behind
-// gelu, both in fp16. YGroup 0 and Y of signed char: the epilogue ends in integers, or
-// with Gelu and N a multiple of 8 `given` says what gelu's results become.
+// gelu, both in fp16. YGroup 0 and Y of a byte: the epilogue ends in steps, or with Gelu and N a
+// multiple of 8 `given` says what gelu's results become, in integers.
 //
-// Config: Y (float, __half or signed char, the last with YGroup), N, K (a multiple of 16), BM (64
+// Config: X (signed char or Fp8), Y (of floats, or X with YGroup), N, K (a multiple of 16), BM (64
 // or 128), BN (a multiple of 16 that wgmma lists), Stages, SplitK (a cluster, as in linear_tma),
 // XGroup, RowScale, YGroup, Gelu, Residual (Y __half, BN a multiple of 64 that divides N, no
 // split-K).
-// Kernel: xMap X i8[M,K] in boxes of BM rows, wMap W i8[N,K] in boxes of BN rows, with Residual
+// Kernel: xMap X[M,K] in boxes of BM rows, wMap W X[N,K] in boxes of BN rows, with Residual
 // rMap R f16[M,N] in boxes of BM rows, y Y[M,N], m, then with XGroup or RowScale xScale
 // f32[M,K/XGroup] or f32[M], with YGroup yScale f32[M,N/YGroup], then the operands of the epilogue.
 // Grid and shared memory: as linear_tma; block: LinearInt8Tma<C>::threads. Bytes: M K + N K +
@@ -63,7 +65,7 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
   Sums &sums;
   Barrier &residualFull;
   Columns &columns;
-  i8 *shared;
+  char *shared;
   char *residual;
   float *scalesOfTile;
 
@@ -78,14 +80,14 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
   }
 
   __device__ __forceinline__ void begin(void *dynamicShared) {
-    shared = reinterpret_cast<i8 *>(alignedKTiles(dynamicShared));
+    shared = reinterpret_cast<char *>(alignedKTiles(dynamicShared));
     // The compiler has to see that a warp agrees on its role, or it waits after every wgmma.
     group = __shfl_sync(fullWarp, threadIdx.x / 128, 0);
     warp = threadIdx.x / 32;
     row0 = tileM * C::BM;
     col0 = tileN * C::BN;
     firstKTile = split * kTiles;
-    residual = reinterpret_cast<char *>(shared) + C::Stages * L::stageBytes;
+    residual = shared + C::Stages * L::stageBytes;
     scalesOfTile = reinterpret_cast<float *>(residual + L::residualBytes);
     if (threadIdx.x == 0) {
       residualFull.init(1);
@@ -160,17 +162,23 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
     stageOperands();
     const typename Ring::Consumer consumer(ring, shared, group * 64);
     float acc[1][L::tiles][4] = {};
-    if constexpr (C::XGroup == 0) {
-      int products[L::tiles][4];
-      float scale[2];
-      multiply(consumer, products, scale);
-      if constexpr (C::Gelu) {
-        finishGelu(products, scale);
-        return;
-      }
-      scaleSums(acc[0], products, scale);
-    } else {
+    if constexpr (C::XGroup > 0) {
       multiplyGroups(consumer, acc[0]);
+    } else {
+      float scale[2];
+#pragma unroll
+      for (int h = 0; h < 2; h++)
+        scale[h] = C::RowScale ? xScale[rowOf(h)] : 1.0f;
+      if constexpr (L::unit > 0) {
+        multiplyGroups(consumer, acc[0]);
+        if (finishRows(acc, acc[0], scale))
+          return;
+      } else {
+        int products[L::tiles][4];
+        multiply(consumer, products);
+        if (finishRows(acc, products, scale))
+          return;
+      }
     }
     finish(acc);
   }
@@ -208,14 +216,10 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
 
   /// One int32 sum over K.
   template <typename Consumer>
-  __device__ __forceinline__ void multiply(const Consumer &consumer, int (&products)[L::tiles][4],
-                                           float (&scale)[2]) {
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-      scale[h] = C::RowScale ? xScale[rowOf(h)] : 1.0f;
+  __device__ __forceinline__ void multiply(const Consumer &consumer, int (&products)[L::tiles][4]) {
     overKTiles<kTiles, C::Stages>([&](int kTile, int stage, int parity) {
       consumer.wait(stage, parity);
-      multiplyKTile(products, consumer.xAt(stage), consumer.wAt(stage), kTile > 0);
+      multiplyKTile<i8>(products, consumer.xAt(stage), consumer.wAt(stage), kTile > 0);
       wgmmaWait<1>();
       if (kTile > 0)
         consumer.handBack((stage + C::Stages - 1) % C::Stages);
@@ -224,7 +228,7 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
     pinSums(products);
   }
 
-  /// Sums of groups of K, scaled.
+  /// Sums of units of K, scaled where these are groups.
   template <typename Consumer>
   __device__ __forceinline__ void multiplyGroups(const Consumer &consumer,
                                                  float (&acc)[L::tiles][4]) {
@@ -233,7 +237,8 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
     // wgmma.
     int units = kTiles * Groups::parts;
     asm volatile("" : "+r"(units));
-    waitForOperands<1>();
+    if constexpr (C::XGroup > 0)
+      waitForOperands<1>();
     const float *at = scalesOfTile + (warp * 16 + (int)threadIdx.x % 32 / 4) * L::scales;
     Groups groups(consumer, acc, at, firstKTile * Groups::parts, units);
     groups.nextScale(0);
@@ -247,7 +252,19 @@ template <typename C, typename Epilogue, typename Given> struct LinearInt8TmaTil
   // The epilogue
   // -----------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ void finishGelu(int (&products)[L::tiles][4], float (&scale)[2]) {
+  /// The sums by the scales of their rows, in acc unless the tile is finished.
+  template <typename Sum>
+  __device__ __forceinline__ bool
+  finishRows(float (&acc)[1][L::tiles][4], Sum (&products)[L::tiles][4], const float (&scale)[2]) {
+    if constexpr (C::Gelu)
+      finishGelu(products, scale);
+    else if constexpr (C::RowScale || L::unit == 0)
+      scaleSums(acc[0], products, scale);
+    return C::Gelu;
+  }
+  template <typename Sum>
+  __device__ __forceinline__ void finishGelu(Sum (&products)[L::tiles][4],
+                                             const float (&scale)[2]) {
     waitForOperands<0>();
     if constexpr (Given::quantises)
       storeGeluBytes<L::whole>(products, scale, y, m, C::N, warpRow(), col0, epilogue, given);

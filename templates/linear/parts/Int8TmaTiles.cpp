@@ -9,8 +9,8 @@
 namespace gpt2c {
 
 bool isInt8Tma(llvm::StringRef kernel) {
-  return kernel == "linear_int8_persistent" || kernel == "linear_int8_stationary" ||
-         kernel == "linear_int8_tma";
+  return kernel == "linear_fp8_persistent" || kernel == "linear_int8_persistent" ||
+         kernel == "linear_int8_stationary" || kernel == "linear_int8_tma";
 }
 
 std::string nameOf(const LinearInt8TmaConfig &c) {
@@ -25,6 +25,10 @@ std::string nameOf(const LinearInt8PersistentConfig &c) {
   return llvm::formatv("linear_int8_persistent {0}x{1} stages={2}", c.bm, c.bn, c.stages).str();
 }
 
+std::string nameOf(const LinearFp8PersistentConfig &c) {
+  return llvm::formatv("linear_fp8_persistent {0}x{1} stages={2}", c.bm, c.bn, c.stages).str();
+}
+
 Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t) {
   return tileGrid(c, m, n);
 }
@@ -33,10 +37,18 @@ Grid gridOf(const LinearInt8StationaryConfig &c, const plan::ExprT &m, int64_t n
   grid[1] = rt::constantExpr(c.parts);
   return grid;
 }
-Grid gridOf(const LinearInt8PersistentConfig &c, const plan::ExprT &m, int64_t n,
-            int64_t processors) {
+template <typename Config>
+static Grid turnGrid(const Config &c, const plan::ExprT &m, int64_t n, int64_t processors) {
   const Grid grid = tileGrid(c, m, n);
   return blocks(minExpr(productExpr(grid[0], grid[1]), rt::constantExpr(processors)));
+}
+Grid gridOf(const LinearInt8PersistentConfig &c, const plan::ExprT &m, int64_t n,
+            int64_t processors) {
+  return turnGrid(c, m, n, processors);
+}
+Grid gridOf(const LinearFp8PersistentConfig &c, const plan::ExprT &m, int64_t n,
+            int64_t processors) {
+  return turnGrid(c, m, n, processors);
 }
 
 /// As many stages as fit beside the operands of two tiles' columns, up to three of each, and the
@@ -58,6 +70,7 @@ static void addTiles(const LinearShape &s, const Int8Rows &int8, std::vector<Int
   const bool residual = int8.residual, oneCtaPerSm = int8.oneCtaPerSm;
   const int64_t kTiles = divideCeilSigned(k, 128);
   LinearInt8TmaConfig of;
+  of.x = s.x;
   of.n = int(n);
   of.k = int(k);
   of.xGroup = xGroup;
@@ -70,9 +83,9 @@ static void addTiles(const LinearShape &s, const Int8Rows &int8, std::vector<Int
         const int64_t blocks = divideCeilSigned(rows, bm) * divideCeilSigned(n, bn) * splitK;
         if (yGroup > 0 && (bn % yGroup != 0 || splitK > 1))
           continue;
-        // Two sets of sums of groups have to fit into registers.
-        const bool halves = bm == 128 && xGroup > 0 && bn == 128 && splitK == 2;
-        if (xGroup > 0 &&
+        // Two sets of sums of units have to fit into registers.
+        const bool halves = bm == 128 && of.unit() > 0 && bn == 128 && splitK == 2;
+        if (of.unit() > 0 &&
             (bm == 64 ? bn > (yGroup > 0 ? 128 : 96) : bn != 96 && bn != 192 && !halves))
           continue;
         // Clusters cost more than they save once the tiles alone fill the chip. Of 128 rows sums of
@@ -89,7 +102,7 @@ static void addTiles(const LinearShape &s, const Int8Rows &int8, std::vector<Int
         // As in tmaTiles.
         const bool small =
             bm == 64 && (blocks > processors || (kTiles <= 8 * splitK && !c.oneCtaPerSm));
-        c.blocks = small && blocks > processors && xGroup == 0 ? 2 : 1;
+        c.blocks = small && blocks > processors && c.unit() == 0 ? 2 : 1;
         c.stages = 0;
         for (int stages = 2; stages <= std::min<int64_t>(14, std::max<int64_t>(2, kTiles));
              ++stages) {
@@ -105,11 +118,11 @@ static void addTiles(const LinearShape &s, const Int8Rows &int8, std::vector<Int
   }
 }
 
-/// Those of the kernels whose warpgroups take turns, of rows without groups.
+/// Those of the kernels whose warpgroups take turns, of int8 rows without groups.
 static void addTurns(const LinearShape &s, const Int8Rows &int8, std::vector<Int8TmaTile> &list) {
   const int64_t n = s.n, processors = s.target.multiprocessors;
   const int yGroup = int8.yGroup;
-  if (int8.group > 0 || s.rows <= 128)
+  if (s.x != Scalar::I8 || int8.group > 0 || s.rows <= 128)
     return;
   for (int bn : {96, 128, 144, 160, 192}) {
     const int64_t tilesM = divideCeilSigned(s.rows, 128), tilesN = n / bn;
@@ -139,10 +152,32 @@ static void addTurns(const LinearShape &s, const Int8Rows &int8, std::vector<Int
   }
 }
 
+/// Those of fp8 rows whose warpgroups share tile after tile.
+static void addFp8Turns(const LinearShape &s, const Int8Rows &int8,
+                        std::vector<Int8TmaTile> &list) {
+  if (s.x != Scalar::F8E4M3 || s.rows <= 128)
+    return;
+  for (int bn : {96, 128, 160, 192}) {
+    if (s.n % bn != 0 || (int8.yGroup > 0 && bn % int8.yGroup != 0) ||
+        divideCeilSigned(s.rows, 128) * (s.n / bn) <= s.target.multiprocessors)
+      continue;
+    LinearFp8PersistentConfig c;
+    c.y = int8.yGroup > 0 ? Scalar::F8E4M3 : Scalar::F16; // as above
+    c.bn = bn;
+    c.xGroup = int(std::max<int64_t>(int8.group, 0));
+    c.yGroup = int(int8.yGroup);
+    c.n = int(s.n);
+    c.k = int(s.k);
+    if (fillRing(c, 8))
+      list.push_back(c);
+  }
+}
+
 std::vector<Int8TmaTile> int8TmaTiles(const LinearShape &s, const Int8Rows &int8) {
   std::vector<Int8TmaTile> list;
   addTiles(s, int8, list);
   addTurns(s, int8, list);
+  addFp8Turns(s, int8, list);
   return list;
 }
 
@@ -162,9 +197,24 @@ double int8TmaCost(const LinearInt8PersistentConfig &c, const LinearShape &s, bo
   return 2.5 + double(turns) * (0.3 + std::max(product, (product + tileEnd) / 2)) + tileEnd;
 }
 
+// By the fits of linear_int8_tma with groups, below; each warpgroup ends half of the rows, and half
+// of that while the other multiplies. Not measured yet.
+double int8TmaCost(const LinearFp8PersistentConfig &c, const LinearShape &s, bool residual) {
+  const double kTiles = double(divideCeilSigned(s.k, 128)), units = c.xGroup == 64 ? 2 : 1,
+               multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3,
+               kTile = std::max(multiply, fetch) + units * (c.bn > 96 ? 0.03 : 0.01) * c.bn / 96,
+               tileEnd = (residual       ? 0.0353
+                          : c.yGroup > 0 ? 0.026
+                                         : 0.015) *
+                         c.bn / 2;
+  const int64_t tiles = divideCeilSigned(s.rows, 128) * (s.n / c.bn),
+                turns = divideCeilSigned(tiles, s.target.multiprocessors);
+  return 2.5 + double(turns) * (0.3 + kTiles * kTile + tileEnd / 2) + tileEnd / 2;
+}
+
 // Microseconds, fitted to times of the products of GPT-2 124M at 128, 512, 1000 and 4096 rows. A
 // k-tile of K takes as long as its wgmmas, which reach about 0.6 of the instruction's rate, or its
-// way from L2; sums of groups are scaled by the warpgroup that multiplies next, or while the other
+// way from L2; sums of units are scaled by the warpgroup that multiplies next, or while the other
 // one multiplies.
 static double costWithGroups(const LinearInt8TmaConfig &c, const LinearShape &s) {
   const int64_t rows = s.rows, n = s.n, k = s.k, processors = s.target.multiprocessors;
@@ -175,8 +225,8 @@ static double costWithGroups(const LinearInt8TmaConfig &c, const LinearShape &s)
   const double multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3;
   const double area = c.bm * c.bn / (128.0 * 96);
   double kTile = std::max(multiply, fetch);
-  if (c.xGroup > 0)
-    kTile += 128.0 / c.xGroup * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
+  if (c.unit() > 0)
+    kTile += 128.0 / c.unit() * (c.bm == 128 && c.bn > 96 ? 0.03 : 0.01) * c.bn / 96;
   const double end = (c.yGroup > 0 ? 1.4 : 0.9) * area + (waves > 1 ? 1.0 : 0.0),
                split = c.splitK > 1 ? 0.4 * c.splitK : 0.0;
   return 2.2 + split + waves * (kTiles * kTile + end);
@@ -206,7 +256,7 @@ static double costWithoutGroups(const LinearInt8TmaConfig &c, const LinearShape 
 }
 
 double int8TmaCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual) {
-  return c.xGroup > 0 || c.yGroup > 0 ? costWithGroups(c, s) : costWithoutGroups(c, s, residual);
+  return c.unit() > 0 || c.yGroup > 0 ? costWithGroups(c, s) : costWithoutGroups(c, s, residual);
 }
 
 // By the fits above. Two warpgroups take turns: while one ends its tile, the other multiplies.
@@ -278,9 +328,10 @@ Int8Gelu takeInt8Gelu(const LinearLaunch &l, int splitK) {
   const LinearProblem &p = l.p;
   LinearCall &call = l.call;
   const Given given = givenOf(call.epilogue);
-  const bool quantises =
-      given == Given::None ? p.int8.yGroup > 0
-                           : splitK == 1 && p.n % 8 == 0 && isNormalHalf(call.args["yInverse"].f32);
+  const bool quantises = given == Given::None       ? p.int8.yGroup > 0
+                         : given == Given::Fp8Scale ? false
+                                                    : splitK == 1 && p.n % 8 == 0 &&
+                                                          isNormalHalf(call.args["yInverse"].f32);
   const size_t last = given == Given::None ? 1 : 2; // gelu, and what quantises
   const bool gelu = quantises && p.int8.group <= 0 && p.int8.halfBias &&
                     call.epilogue.size() >= last &&

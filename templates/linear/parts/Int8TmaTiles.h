@@ -1,5 +1,5 @@
-// The tiles of linear_int8_tma, linear_int8_stationary and linear_int8_persistent, and what each
-// should cost.
+// The tiles of linear_int8_tma, linear_int8_stationary, linear_int8_persistent and
+// linear_fp8_persistent, and what each should cost.
 #pragma once
 
 #include "codegen/KernelWriter.h"
@@ -12,20 +12,23 @@
 
 namespace gpt2c {
 
-// Operands are int8, k is a multiple of 16, k-tiles have 128 columns of K. Scales of a row, or of
-// groups of 64 or 128 elements of it, are parameters. `gelu` of the epilogue's result is what y
+// Operands have a byte, k is a multiple of 16, k-tiles have 128 columns of K. Scales of a row, or
+// of groups of 64 or 128 elements of it, are parameters. `gelu` of the epilogue's result is what y
 // quantises, by `given` where there is no yGroup; no groups of x then.
 
-/// linear_int8_tma: a tile for each block. `residual`: the matrix rMap is added behind the
-/// epilogue; bn is a multiple of 64 that divides n, no split K. `oneCtaPerSm`: no two blocks share a
-/// multiprocessor.
+/// linear_int8_tma: a tile for each block, of int8 or fp8. `residual`: the matrix rMap is added
+/// behind the epilogue; bn is a multiple of 64 that divides n, no split K. `oneCtaPerSm`: no two
+/// blocks share a multiprocessor.
 struct LinearInt8TmaConfig {
-  Scalar y = Scalar::F16;
+  Scalar x = Scalar::I8, y = Scalar::F16;
   int bm = 128, bn = 128, stages = 4, splitK = 1, xGroup = 0, yGroup = 0, blocks = 1;
   bool rowScale = false, gelu = false, residual = false;
   int n = 0, k = 0;
   Given given = Given::None; ///< gelu without yGroup
   bool oneCtaPerSm = false;
+
+  /// Columns of K whose sums are added to others in fp32: a group's, or of fp8 a k-tile's; 0: none.
+  constexpr int unit() const { return xGroup > 0 ? xGroup : x == Scalar::F8E4M3 ? 128 : 0; }
 };
 
 /// linear_int8_stationary: a block keeps 128 rows and takes one of `parts` of the columns, whose
@@ -53,9 +56,21 @@ struct LinearInt8PersistentConfig {
   Given given = Given::None; ///< as in LinearInt8TmaConfig
 };
 
-/// Of one of the three, where they are compared.
-using Int8TmaTile =
-    std::variant<LinearInt8TmaConfig, LinearInt8StationaryConfig, LinearInt8PersistentConfig>;
+/// linear_fp8_persistent: a block takes tiles of any 128 rows, every gridDim.x-th, whose columns
+/// divide n.
+struct LinearFp8PersistentConfig {
+  static constexpr int bm = 128, splitK = 1, blocks = 1;
+  static constexpr bool residual = false;
+  Scalar x = Scalar::F8E4M3, y = Scalar::F16;
+  int bn = 128, stages = 4, xGroup = 0, yGroup = 0;
+  bool rowScale = false, gelu = false;
+  int n = 0, k = 0;
+  Given given = Given::None; ///< none with gelu
+};
+
+/// Of one of the four, where they are compared.
+using Int8TmaTile = std::variant<LinearInt8TmaConfig, LinearInt8StationaryConfig,
+                                 LinearInt8PersistentConfig, LinearFp8PersistentConfig>;
 
 constexpr unsigned int8TmaSharedBytes(const LinearInt8TmaConfig &c) {
   return c.stages * (c.bm + c.bn) * 128 + (c.residual ? c.bm * c.bn * 2 : 0) +
@@ -72,14 +87,21 @@ constexpr unsigned int8TmaSharedBytes(const LinearInt8StationaryConfig &c) {
 constexpr unsigned int8TmaSharedBytes(const LinearInt8PersistentConfig &c) {
   return c.stages * (c.bm + c.bn) * 128 + int8LineBytes(c) + 1024;
 }
+constexpr unsigned int8TmaSharedBytes(const LinearFp8PersistentConfig &c) {
+  return c.stages * (c.bm + c.bn) * 128 + (c.xGroup > 0 ? c.bm * (c.k / c.xGroup) * 4 : 0) +
+         int8LineBytes(c) + 1024;
+}
 
 std::string nameOf(const LinearInt8TmaConfig &c);
 std::string nameOf(const LinearInt8StationaryConfig &c);
 std::string nameOf(const LinearInt8PersistentConfig &c);
+std::string nameOf(const LinearFp8PersistentConfig &c);
 Grid gridOf(const LinearInt8TmaConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
 Grid gridOf(const LinearInt8StationaryConfig &c, const plan::ExprT &m, int64_t n,
             int64_t processors);
 Grid gridOf(const LinearInt8PersistentConfig &c, const plan::ExprT &m, int64_t n,
+            int64_t processors);
+Grid gridOf(const LinearFp8PersistentConfig &c, const plan::ExprT &m, int64_t n,
             int64_t processors);
 
 /// Those that pay for some product of this size; group and yGroup are 0, 64 or 128. Empty where the
@@ -90,14 +112,15 @@ std::vector<Int8TmaTile> int8TmaTiles(const LinearShape &s, const Int8Rows &rows
 double int8TmaCost(const LinearInt8TmaConfig &c, const LinearShape &s, bool residual);
 double int8TmaCost(const LinearInt8StationaryConfig &c, const LinearShape &s, bool residual);
 double int8TmaCost(const LinearInt8PersistentConfig &c, const LinearShape &s, bool residual);
+double int8TmaCost(const LinearFp8PersistentConfig &c, const LinearShape &s, bool residual);
 template <typename Config> double int8ProductCost(const Config &c, const LinearProblem &p) {
   return int8TmaCost(c, p, p.int8.residual);
 }
-/// The cheapest of all three.
+/// The cheapest of all kernels.
 Int8TmaTile bestInt8TmaTile(const LinearShape &s, const Int8Rows &rows);
-/// The cheapest of all three kernels, then those that cost up to 1.6 times as much.
+/// The cheapest of all kernels, then those that cost up to 1.6 times as much.
 std::vector<Int8TmaTile> int8TmaCandidates(const LinearProblem &p);
-/// Why none of them computes a product of int8 rows; empty: one does.
+/// Why none of them computes a product of quantised rows; empty: one does.
 std::string int8TmaRefusal(const LinearProblem &p);
 /// Which other one costs less than that with these configurations; empty: none.
 template <typename Config> std::string int8TmaSlower(const LinearProblem &p) {

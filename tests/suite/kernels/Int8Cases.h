@@ -1,10 +1,11 @@
-// What tests of products with int8 operands share. Sums equal an int32 reference bit for bit;
-// scaled, they are near float64; quantised results are those of the same kernel without
-// quantisation, quantised, with scales of groups or with one that is given.
+// What tests of products with int8 and fp8 operands share. Sums of int8 equal an int32 reference
+// bit for bit; scaled, and of fp8, they are near float64; quantised results are those of the same
+// kernel without quantisation, quantised, with scales of groups or with one that is given.
 #pragma once
 
 #include "LinearCases.h"
 
+#include "ir/ops/Quantize.h"
 #include "templates/linear/parts/Int8TmaTiles.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -49,7 +50,15 @@ inline std::vector<Shape> wholeGroups() {
   return {{1, 128, 16}, {129, 384, 784}, {300, 3072, 768}};
 }
 
-/// A product of int8 rows and weights in tiles. `maps`: the kernel reads them by tensor maps.
+/// What rows and weights are stored in.
+template <typename Config> Scalar operandsOf(const Config &c) {
+  if constexpr (requires { c.x; })
+    return c.x;
+  else
+    return Scalar::I8;
+}
+
+/// A product of quantised rows and weights in tiles. `maps`: the kernel reads them by tensor maps.
 template <typename Config> struct Int8Tiles {
   static constexpr bool maps = std::is_constructible_v<Int8TmaTile, Config>;
   int id;
@@ -98,7 +107,8 @@ void plainInt8(Suite &suite, const std::string &group, MakeKernel<Config> make,
     suite.test(
         caseOf(group, label, s),
         [=](Run &run) {
-          Problem p(run, s, Scalar::I8, Scalar::I8, c.y, epilogue);
+          const Scalar x = operandsOf(c);
+          Problem p(run, s, x, x, c.y, epilogue);
           Tensor xScale;
           const SplitK scratch(run, s, c);
           if (scales > 0) {
@@ -108,7 +118,7 @@ void plainInt8(Suite &suite, const std::string &group, MakeKernel<Config> make,
               rows[i] *= xScale.values[i / (s.k / scales)];
             p.compute(rows, p.w.values, epilogue, c.y);
           }
-          const bool exact = epilogue.empty() && scales == 0;
+          const bool exact = epilogue.empty() && scales == 0 && x == Scalar::I8;
           if (exact)
             p.bound.assign(p.bound.size(), 0);
           check(run, tiles.id, p, gridOfRounds(c, s),
@@ -141,9 +151,10 @@ void quantisedInt8(Suite &suite, const std::string &group, MakeKernel<Config> ma
   auto body = [=](Shape s) {
     return [=](Run &run) {
       const int groups = s.n / c.yGroup;
-      Problem p(run, s, Scalar::I8, Scalar::I8, Scalar::F32, epilogue);
+      const Scalar x = operandsOf(c);
+      Problem p(run, s, x, x, Scalar::F32, epilogue);
       Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
-      Tensor q = run.output((size_t)s.m * s.n, Scalar::I8),
+      Tensor q = run.output((size_t)s.m * s.n, x),
              yScale = run.output((size_t)s.m * groups, Scalar::F32);
       run.launch(exact.id, gridOfRounds(exact.c, s), exact.arguments(p, &xScale, nullptr, nullptr));
       std::vector<double> values = run.read(p.y), want(values.size()), scales(yScale.values.size());
@@ -151,10 +162,13 @@ void quantisedInt8(Suite &suite, const std::string &group, MakeKernel<Config> ma
         float largest = 0;
         for (int i = 0; i < c.yGroup; ++i)
           largest = std::max(largest, std::fabs((float)values[g * c.yGroup + i]));
-        const float scale = largest == 0 ? 1 : largest / 127.0f, inverse = 1 / scale;
+        const float scale = largest == 0 ? 1 : largest / stepsOf(x), inverse = 1 / scale;
         scales[g] = scale;
-        for (int i = 0; i < c.yGroup; ++i)
-          want[g * c.yGroup + i] = std::nearbyint((float)values[g * c.yGroup + i] * inverse);
+        for (int i = 0; i < c.yGroup; ++i) {
+          const float steps = (float)values[g * c.yGroup + i] * inverse;
+          want[g * c.yGroup + i] =
+              x == Scalar::I8 ? std::nearbyint(steps) : fp8ToFloat(floatToFp8(steps));
+        }
       }
       std::swap(p.y, q);
       run.launch(tiles.id, gridOfRounds(c, s), tiles.arguments(p, &xScale, &yScale, nullptr));
@@ -162,7 +176,10 @@ void quantisedInt8(Suite &suite, const std::string &group, MakeKernel<Config> ma
         std::vector<double> got = run.read(p.y), gotScales = run.read(yScale);
         double worst = 0; // in steps, of which rounding takes a half
         for (size_t i = 0; i < got.size(); ++i) {
-          const double step = scales[i / c.yGroup];
+          // Of fp8 an eighth of the power of two below, or a half of it next to a power of two.
+          const double size = std::fabs(values[i]) / scales[i / c.yGroup],
+                       steps = x == Scalar::I8 ? 1 : std::ldexp(1, std::ilogb(size + 0x1p-6) - 3),
+                       step = scales[i / c.yGroup] * steps;
           worst = std::max(worst, std::fabs(got[i] * gotScales[i / c.yGroup] - values[i]) / step);
         }
         run.worst = std::max(run.worst, worst / 0.75);
@@ -194,19 +211,19 @@ void givenProduct(Suite &suite, const std::string &group, MakeKernel<Config> mak
   if (nearly)
     plainEpilogue.push_back({EpilogueStage::GeluTanhHalf});
   else
-    end.push_back({given == Given::Scale ? EpilogueStage::QuantiseByScale
-                                         : EpilogueStage::QuantiseByScaleAndZero});
+    end.push_back({stageOf(given)});
   auto add = [&](const Config &config, const Epilogue &e) {
     return suite.kernel(group, [&](llvm::StringRef n) { return make(n, config, e); });
   };
   Int8Tiles<Config> exact{add(plainConfig, plainEpilogue), plainConfig}, tiles{add(c, end), c};
   for (Shape s : shapes)
     suite.test(
-        caseOf(group, label + (given == Given::Scale ? " given" : " given with zero"), s),
+        caseOf(group, label + (given == Given::ScaleAndZero ? " given with zero" : " given"), s),
         [=](Run &run) {
-          Problem p(run, s, Scalar::I8, Scalar::I8, Scalar::F32, epilogue);
+          const Scalar x = operandsOf(c);
+          Problem p(run, s, x, x, Scalar::F32, epilogue);
           Tensor xScale = randomScales(run, (size_t)s.m * std::max(1, tiles.scales(s)));
-          Tensor q = run.output((size_t)s.m * s.n, Scalar::I8);
+          Tensor q = run.output((size_t)s.m * s.n, x);
           const SplitK scratch(run, s, c);
           run.launch(exact.id, gridOfRounds(exact.c, s),
                      exact.arguments(p, &xScale, nullptr, &scratch));
@@ -254,7 +271,7 @@ template <typename Config>
 void int8TmaByScale(Suite &suite, MakeKernel<Config> make, const std::string &kernel,
                     const std::string &label, Config c, const Epilogue &epilogue, Given given,
                     const std::vector<Shape> &shapes) {
-  c.y = Scalar::I8;
+  c.y = operandsOf(c);
   for (Shape s : shapes) {
     c.n = s.n;
     c.k = s.k;
@@ -262,7 +279,7 @@ void int8TmaByScale(Suite &suite, MakeKernel<Config> make, const std::string &ke
   }
 }
 
-/// Calls `add` with products of GPT-2 124M and 1.5B.
+/// Calls `add` with products of GPT-2 124M and 1.5B, of int8 and then of fp8.
 void forInt8Products(llvm::function_ref<void(const LinearProblem &)> add);
 /// All that the compiler or the tuner takes of one of them for such a product.
 template <typename Config>
@@ -276,8 +293,9 @@ void int8TmaCandidateCases(Suite &suite, MakeKernel<Config> make, const std::str
     for (Config c : only<Config>(int8TmaCandidates(p))) {
       if constexpr (requires { c.parts; })
         c.parts = std::min(c.parts, 2); // no matter of the kernel
-      const std::string label = "candidate " + nameOf(c) + " x in " + std::to_string(p.int8.group) +
-                                " y in " + std::to_string(p.int8.yGroup);
+      const std::string label = "candidate " + nameOf(c) + (p.x == Scalar::I8 ? "" : " fp8") +
+                                " x in " + std::to_string(p.int8.group) + " y in " +
+                                std::to_string(p.int8.yGroup);
       const bool whole = !std::is_same_v<Config, LinearInt8TmaConfig> || c.residual;
       if (done.insert(label + std::to_string(k)).second)
         int8Tma(suite, make, kernel, label, c, quantised ? gelu : scaledResidual(),

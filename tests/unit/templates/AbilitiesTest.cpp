@@ -36,10 +36,12 @@ LinearProblem linearProblem(Choices &c) {
                                                           {Scalar::F16, Scalar::I8},
                                                           {Scalar::BF16, Scalar::I8},
                                                           {Scalar::F32, Scalar::I8},
-                                                          {Scalar::I8, Scalar::I8}});
+                                                          {Scalar::I8, Scalar::I8},
+                                                          {Scalar::F16, Scalar::F8E4M3},
+                                                          {Scalar::F8E4M3, Scalar::F8E4M3}});
   LinearShape s{x,
                 w,
-                x == Scalar::I8 ? Scalar::F16 : x,
+                isQuantised(x) ? Scalar::F16 : x,
                 64 * (1 + c.of(400)),
                 64 * (1 + c.of(80)),
                 1 + c.of(600)};
@@ -56,8 +58,8 @@ LinearProblem linearProblem(Choices &c) {
   f.statistics = c.of(4) == 0;
   f.best = c.of(4) == 0;
   f.end = c.of(4) == 0 ? ProductEndKind::Gate : ProductEndKind::None;
-  f.rowScales = x == Scalar::I8 && c.coin();
-  p.int8.group = x == Scalar::I8 && c.coin() ? 128 : 0;
+  f.rowScales = isQuantised(x) && c.coin();
+  p.int8.group = isQuantised(x) && c.coin() ? 128 : 0;
   return p;
 }
 
