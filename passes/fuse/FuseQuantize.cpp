@@ -1,6 +1,6 @@
-// fuse-quantize: int8 adds no launch. Where rows are many, or their scale is given, what makes them
-// quantises them as it writes them; where there is one for each sequence, the product that reads
-// them does.
+// fuse-quantize: int8 and fp8 add no launch. Where rows are many, or their scale is given, what
+// makes them quantises them as it writes them; where there is one for each sequence, the product
+// that reads them does.
 //
 // Termination: every rewrite removes a quantize or one of its uses.
 #include "ir/ops/QuantizedProduct.h"
@@ -73,6 +73,7 @@ static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
   }
   if (zero)
     zero = b.constant(constantOp(zero)->constant);
+  const NamedAttr to = {"to", affine ? DType::I8 : quantize->dtypeAttr("to")};
   switch (def->code()) {
   case OpCode::LayerNorm:
   case OpCode::RmsNorm: {
@@ -80,7 +81,8 @@ static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
     int64_t last = int64_t(def->result()->type.rank()) - 1;
     if (def->is(OpCode::LayerNorm) && def->intAttr("axis") != -1 && def->intAttr("axis") != last)
       return nullptr;
-    llvm::SmallVector<NamedAttr> attrs{{"epsilon", def->floatAttr("epsilon")}, {"group", group}};
+    llvm::SmallVector<NamedAttr> attrs{
+        {"epsilon", def->floatAttr("epsilon")}, {"group", group}, to};
     if (def->is(OpCode::RmsNorm))
       attrs.push_back({"rms", true});
     return b.create(OpCode::QuantizedLayerNorm,
@@ -96,12 +98,14 @@ static llvm::Expected<Op *> quantisingProducer(Op *quantize, Builder &b) {
                      def->operand(Bias), given, zero, def->operand(SumOffset)},
                     {{"activation", def->stringAttr("activation")},
                      {"x_group", def->intAttr("x_group")},
-                     {"y_group", group}});
+                     {"y_group", group},
+                     to});
   }
   case OpCode::AppendAttention: {
     using enum ops::AppendAttention::Operand;
     llvm::SmallVector<NamedAttr> attrs(def->givenAttrs());
     attrs.push_back({"group", group});
+    attrs.push_back(to);
     return b.create(OpCode::QuantizedAppendAttention,
                     {def->operand(Kv), def->operand(Qkv), def->operand(Past), def->operand(KeyMask),
                      given, zero, def->operand(Length)},
@@ -138,7 +142,7 @@ static llvm::Error fuseIntoProducer(PassContext &ctx, Function &f, Op *quantize)
                 : "it is an argument";
   }
   if (quantize->is(OpCode::Quantize)) {
-    ctx.missed("the input of an int8 product is quantised in a launch of its own, since " + why,
+    ctx.missed("the input of a product is quantised in a launch of its own, since " + why,
                quantize->locations)
         .of("fusion")
         .stoppedBy({why, x->def()});

@@ -192,7 +192,7 @@ private:
     }
     Value *scale = op.operand(ops::QuantizedAppendAttention::YScale);
     auto q = b_.create(OpCode::Quantize, {y, scale ? copies_.lookup(scale) : nullptr},
-                       {{"group", op.intAttr("group")}});
+                       {{"group", op.intAttr("group")}, {"to", op.dtypeAttr("to")}});
     if (!q)
       return q.takeError();
     copies_[op.result(ops::QuantizedAppendAttention::Q)] = (*q)->result(ops::Quantize::Q);

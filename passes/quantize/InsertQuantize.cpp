@@ -4,7 +4,9 @@
 //   w8a8-tensor  the same with one scale for each matrix of w (queries, keys and values, a gate and
 //                what it gates are one each, also where one product computes them) and a
 //                calibrated one for x
-//   fp8          quantized_linear(x, w, w_scale) with w in E4M3
+//   fp8          as w8a8, with w and q in E4M3
+//   fp8-tensor   the same with a calibrated scale for x
+//   fp8-weights  as w8a16, with w in E4M3
 // Where x has one row for each sequence it stays as it is: the time goes into reading weights,
 // which are the same integers. So does it in @prefill_short, which is @prefill for prompts of few
 // tokens and is made here where the two differ. With `widenWeights` @prefill_widened and
@@ -203,7 +205,7 @@ private:
       if (llvm::Error e = importedInput(b, *imported, x, xScale, offset))
         return e;
     } else if (treatment == Treatment::Full) {
-      auto quantised = quantisedInput(*linear, b);
+      auto quantised = quantisedInput(*linear, q->type.dtype, b);
       if (!quantised)
         return quantised.takeError();
       std::tie(x, xScale) = *quantised;
@@ -320,17 +322,20 @@ private:
     return llvm::Error::success();
   }
 
-  llvm::Expected<std::pair<Value *, Value *>> quantisedInput(const Op &linear, Builder &b) {
+  /// x in the type of the weights, and its scales.
+  llvm::Expected<std::pair<Value *, Value *>> quantisedInput(const Op &linear, DType to,
+                                                             Builder &b) {
     Value *x = linear.operand(ops::Linear::X), *given = nullptr;
     int64_t group = activationGroup(*x);
-    if (options_.scheme == QuantizeScheme::W8A8Tensor) {
+    if (hasCalibratedScales(options_.scheme)) {
       auto stats = statsOf(linear, options_);
       if (!stats)
         return stats.takeError();
-      given = b.constant(Tensor::scalar(quantScale((*stats)->range(options_.observer))));
+      given =
+          b.constant(Tensor::scalar(quantScale((*stats)->range(options_.observer), stepsOf(to))));
       group = 0;
     }
-    auto op = b.create(OpCode::Quantize, {x, given}, {{"group", group}});
+    auto op = b.create(OpCode::Quantize, {x, given}, {{"group", group}, {"to", to}});
     if (!op)
       return op.takeError();
     return std::pair((*op)->result(ops::Quantize::Q),
@@ -383,8 +388,8 @@ private:
 } // namespace
 
 /// Makes @prefill_short, in front of @prefill, if the scheme quantises activations.
-static void addShortPrefill(Module &m, QuantizeScheme scheme) {
-  if (scheme == QuantizeScheme::None || isWeightsOnly(scheme))
+static void addShortPrefill(Module &m, const QuantizeOptions &options) {
+  if (options.scheme == QuantizeScheme::None || options.isWeightsOnly())
     return;
   auto prefill =
       llvm::find_if(m.functions, [](auto &f) { return f->name() == functions::prefill; });
@@ -439,8 +444,12 @@ llvm::Error insertQuantize(PassContext &ctx) {
   for (auto &f : ctx.module().functions)
     if (functions::isWidened(f->name()))
       done.insert(f.get());
-  addShortPrefill(ctx.module(), ctx.options().quantize.scheme);
-  if (ctx.options().quantize.widenWeights)
+  const QuantizeOptions &options = ctx.options().quantize;
+  addShortPrefill(ctx.module(), options);
+  if (options.scheme != QuantizeScheme::Fp8Weights && isFp8(options.scheme) && !options.fp8Products)
+    ctx.note("activations keep their precision: not all architectures of the plan multiply fp8",
+             {});
+  if (options.widenWeights)
     addWidened(ctx.module());
   for (auto &f : ctx.module().functions)
     if (!done.contains(f.get()))

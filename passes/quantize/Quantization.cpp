@@ -22,6 +22,10 @@ llvm::StringRef schemeName(QuantizeScheme scheme) {
     return "w8a8-smooth";
   case QuantizeScheme::Fp8:
     return "fp8";
+  case QuantizeScheme::Fp8Tensor:
+    return "fp8-tensor";
+  case QuantizeScheme::Fp8Weights:
+    return "fp8-weights";
   }
   return "";
 }
@@ -83,7 +87,7 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
     return {Treatment::Keep, ""};
   if (options.keep.contains(layerName(linear)))
     return {Treatment::Keep, "the quality gate"};
-  Treatment full = isWeightsOnly(options.scheme) ? Treatment::WeightsOnly : Treatment::Full;
+  Treatment full = options.isWeightsOnly() ? Treatment::WeightsOnly : Treatment::Full;
   if (matchesAny(linear, options.include))
     return {full, ""};
   if (matchesAny(linear, options.exclude))

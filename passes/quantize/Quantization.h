@@ -17,16 +17,20 @@ enum class QuantizeScheme : uint8_t {
   W8A8,       // weights for each output channel, activations for each token as it comes
   W8A8Tensor, // one scale for a weight, one calibrated scale for its input
   W8A8Smooth, // w8a8 after moving outliers of normalised activations into the weights
-  Fp8,        // weights only, in E4M3
+  Fp8,        // w8a8 in E4M3
+  Fp8Tensor,  // the same, its input by one calibrated scale
+  Fp8Weights, // weights only, in E4M3
 };
-/// Activations stay in the plan's precision.
-constexpr bool isWeightsOnly(QuantizeScheme s) {
-  return s == QuantizeScheme::W8A16 || s == QuantizeScheme::Fp8;
+constexpr bool isFp8(QuantizeScheme s) {
+  return s == QuantizeScheme::Fp8 || s == QuantizeScheme::Fp8Tensor ||
+         s == QuantizeScheme::Fp8Weights;
+}
+/// Each input has one scale, which comes from statistics.
+constexpr bool hasCalibratedScales(QuantizeScheme s) {
+  return s == QuantizeScheme::W8A8Tensor || s == QuantizeScheme::Fp8Tensor;
 }
 /// What weights are stored in.
-constexpr DType weightType(QuantizeScheme s) {
-  return s == QuantizeScheme::Fp8 ? DType::F8E4M3 : DType::I8;
-}
+constexpr DType weightType(QuantizeScheme s) { return isFp8(s) ? DType::F8E4M3 : DType::I8; }
 
 /// The spelling of --quantize; "none".
 llvm::StringRef schemeName(QuantizeScheme scheme);
@@ -54,8 +58,16 @@ struct QuantizeOptions {
   /// How much of the outliers moves into the weights, 0 to 1; none: searched for each norm.
   std::optional<double> smoothStrength;
   Observer observer = {};
-  /// What `W8A8Tensor` and `W8A8Smooth` take scales from.
+  /// What `W8A8Tensor`, `Fp8Tensor` and `W8A8Smooth` take scales from.
   std::shared_ptr<const Calibration> calibration;
+  /// Whether all that runs the plan multiplies fp8; else weights alone are in it.
+  bool fp8Products = true;
+
+  /// Activations stay in the plan's precision.
+  bool isWeightsOnly() const {
+    return scheme == QuantizeScheme::W8A16 || scheme == QuantizeScheme::Fp8Weights ||
+           (isFp8(scheme) && !fp8Products);
+  }
 };
 
 /// The name by which people and statistics know a product with weights: that of its weight in the

@@ -305,7 +305,7 @@ llvm::Error smoothNorms(PassContext &ctx) {
   // small ones keep their digits in fp8.
   if (ctx.options().quantize.scheme == QuantizeScheme::None ||
       ctx.options().quantize.scheme == QuantizeScheme::W8A8Tensor ||
-      ctx.options().quantize.scheme == QuantizeScheme::Fp8)
+      isFp8(ctx.options().quantize.scheme))
     return llvm::Error::success();
   Smoother smoother(ctx);
   for (auto &f : ctx.module().functions)

@@ -242,12 +242,14 @@ static llvm::StringRef meaning(llvm::StringRef scheme) {
       .Case("w8a8", "int8 weights, in @prefill int8 activations with a scale for each token")
       .Case("w8a8-tensor", "int8 weights and activations, one scale for each tensor")
       .Case("w8a8-smooth", "as w8a8, outliers of activations moved into the weights")
-      .Case("fp8", "weights in fp8 (E4M3), activations in the plan's precision")
+      .Case("fp8", "fp8 (E4M3) weights, in @prefill activations in fp8 with a scale for each token")
+      .Case("fp8-tensor", "as fp8, with one scale for each activation")
+      .Case("fp8-weights", "weights in fp8 (E4M3), activations in the plan's precision")
       .Default("");
 }
 
 static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &os) {
-  const llvm::StringRef what = q.scheme == "fp8" ? "fp8" : "int8";
+  const llvm::StringRef what = llvm::StringRef(q.scheme).starts_with("fp8") ? "fp8" : "int8";
   os << "\nQuantization\n  scheme " << printable(q.scheme);
   if (llvm::StringRef text = meaning(q.scheme); !text.empty())
     os << ": " << text;

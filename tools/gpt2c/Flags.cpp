@@ -4,6 +4,7 @@
 #include "codegen/Nvrtc.h"
 #include "ir/Error.h"
 #include "passes/quantize/Precision.h"
+#include "schedule/Target.h"
 #include "tools/common/Tokens.h"
 #include "tools/common/flags/CommandLine.h"
 #include "tools/common/flags/PipelineFlags.h"
@@ -363,6 +364,7 @@ static llvm::Error readCodegenFlags(CompileFlags &f) {
   o.archs = std::move(*archs);
   f.passes.quantize.widenWeights =
       mayWidenWeights() && !o.archs.empty() && !batchInvariant && f.passes.precision != DType::F32;
+  f.passes.quantize.fp8Products = o.archs.empty() || Target::of(o.archs).has(wgmmaTiles);
   o.batchInvariant = batchInvariant;
   o.cudaPath = cudaPath;
   o.maxBatch = maxBatch;

@@ -104,8 +104,7 @@ llvm::Error checkQuantizeUsage(const QuantizeOptions &options) {
     return makeError(ExitCode::Usage, "--save-calibration needs --calibration=FILE");
   if (calibrationTokens < 2 || evalTokens < 2)
     return makeError(ExitCode::Usage, "--calibration-tokens and --eval-tokens are at least 2");
-  if (options.scheme == QuantizeScheme::W8A8Tensor && calibrationPath.empty() &&
-      !options.calibration)
+  if (hasCalibratedScales(options.scheme) && calibrationPath.empty() && !options.calibration)
     return makeError(ExitCode::Usage,
                      "--quantize=" + schemeName(options.scheme) +
                          " takes its scales from statistics: give --calibration=TEXT or "

@@ -21,7 +21,11 @@ static cl::opt<QuantizeScheme> scheme(
                           "a scale for each tensor, that of activations calibrated"),
                clEnumValN(QuantizeScheme::W8A8Smooth, "w8a8-smooth",
                           "w8a8 with outliers of activations moved into the weights, calibrated"),
-               clEnumValN(QuantizeScheme::Fp8, "fp8", "weights only, in E4M3")),
+               clEnumValN(QuantizeScheme::Fp8, "fp8",
+                          "w8a8 in fp8 (E4M3); weights only where a GPU has no products of it"),
+               clEnumValN(QuantizeScheme::Fp8Tensor, "fp8-tensor",
+                          "the same, with one calibrated scale for each input"),
+               clEnumValN(QuantizeScheme::Fp8Weights, "fp8-weights", "weights only, in fp8")),
     cl::init(QuantizeScheme::None), category());
 enum class KvType : uint8_t { Plan, Int8 };
 static cl::opt<KvType> kvType(
@@ -98,12 +102,13 @@ llvm::Expected<QuantizeOptions> quantizeFlags() {
   if (weightGroup < 0)
     return makeError(ExitCode::Usage, "--weight-group is at least 1, or 0 for the whole row");
   if ((observer.getNumOccurrences() || percentile.getNumOccurrences()) &&
-      scheme != QuantizeScheme::W8A8Tensor)
-    return makeError(ExitCode::Usage, "--observer and --percentile are for --quantize=w8a8-tensor");
+      !hasCalibratedScales(scheme))
+    return makeError(ExitCode::Usage,
+                     "--observer and --percentile are for --quantize=w8a8-tensor and fp8-tensor");
   if (!strength.empty() && scheme != QuantizeScheme::W8A8Smooth)
     return makeError(ExitCode::Usage, "--smooth-strength is for --quantize=w8a8-smooth");
-  if (weightGroup && (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor ||
-                      scheme == QuantizeScheme::Fp8))
+  if (weightGroup &&
+      (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor || isFp8(scheme)))
     return makeError(ExitCode::Usage, "--weight-group is for w8a16, w8a8 and w8a8-smooth");
   o.exclude = {exclude.begin(), exclude.end()};
   o.include = {include.begin(), include.end()};
