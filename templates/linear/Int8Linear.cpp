@@ -42,8 +42,8 @@ static llvm::Expected<QuantisedRows> productRows(StepBuilder &b, const LinearGro
   return rows;
 }
 
-/// No kernel multiplies these as they are: what is quantised becomes the type that the product is in.
-/// `rows` is null where they are floats.
+/// No kernel multiplies these as they are: what is quantised becomes the type that the product is
+/// in. `rows` is null where they are floats.
 static void widen(StepBuilder &b, const LinearGroup &g, LinearCall &call, const QuantisedRows *rows,
                   const QuantisedRows &weights) {
   Op &op = *g.product;

@@ -1,7 +1,8 @@
 // quantize: q = x * (1 / s) as int8.cuh has it for Q, with s of each group of D neighbouring
 // elements, or one scale for all.
 //
-// Config: X (float or __half), Q (i8 or Fp8), D (static; at most 8192 unless Static), Warps, Static.
+// Config: X (float or __half), Q (i8 or Fp8), D (static; at most 8192 unless Static), Warps,
+// Static.
 // Kernel: x X[groups,D], q Q[groups,D], scale f32[groups] (written; with Static f32[1], read),
 // groups. Grid: ceil(groups / Warps); block: 32 * Warps. Bytes: groups (D (sizeof(X) + 1) + 4).
 #pragma once

@@ -1,6 +1,6 @@
-// The end of a tile of attention on tensor cores: 16 queries of a head for each warp, stored in
-// the type of the plan, or as int8 or fp8 with a scale for each query and head (int8.cuh) or one that is
-// given.
+// The end of a tile of attention on tensor cores: 16 queries of a head for each warp, stored in the
+// type of the plan, or as int8 or fp8 with a scale for each query and head (int8.cuh) or one that
+// is given.
 #pragma once
 
 #include "templates/linear/parts/linear_store_quantised.cuh"

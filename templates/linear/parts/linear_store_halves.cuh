@@ -1,5 +1,5 @@
-// The end of a tile of int8 or fp8 products whose result is fp16, for accumulators of wgmma: lines leave
-// whole, by way of shared memory.
+// The end of a tile of int8 or fp8 products whose result is fp16, for accumulators of wgmma: lines
+// leave whole, by way of shared memory.
 #pragma once
 
 #include "templates/device/common.cuh"

@@ -1,5 +1,6 @@
-// The end of a tensor-core tile whose result is int8 or fp8: epilogue, one scale for each Group columns of
-// a row unless the epilogue ends in integers, store. Accumulators lie as in linear_store.cuh.
+// The end of a tensor-core tile whose result is int8 or fp8: epilogue, one scale for each Group
+// columns of a row unless the epilogue ends in integers, store. Accumulators lie as in
+// linear_store.cuh.
 #pragma once
 
 #include "templates/device/int8.cuh"
@@ -20,8 +21,8 @@ __device__ __forceinline__ uint2 gatherTile(unsigned a, unsigned b) {
 }
 
 /// Stores acc[i][j], the tile at rows row0 + 16 i and columns col0 + 8 j, in y Q[m,n]. The
-/// epilogue leaves numbers within -128 .. 127, or any to fp8, which are rounded. Whole: no column is
-/// outside.
+/// epilogue leaves numbers within -128 .. 127, or any to fp8, which are rounded. Whole: no column
+/// is outside.
 template <bool Whole = false, int TilesM, int TilesN, typename Q, typename Epilogue>
 __device__ __forceinline__ void storeTileBytes(float (&acc)[TilesM][TilesN][4], Q *y, int m, int n,
                                                int row0, int col0, const Epilogue &epilogue) {
