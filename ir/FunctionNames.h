@@ -2,6 +2,7 @@
 // come after it look for. runtime/plan/FunctionNames.h names those of a plan.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,24 @@ inline std::string widened(std::string_view name) { return std::string(name) + "
 inline bool isWidened(std::string_view name) {
   constexpr std::string_view end = "_widened";
   return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
+}
+
+/// The function `name` as each of so many ranks runs it that share every layer.
+inline std::string ofRanks(std::string_view name, int64_t ranks) {
+  return std::string(name) + "_tp" + std::to_string(ranks);
+}
+/// How many ranks run a function together; 1: it is for one.
+inline int64_t ranksOf(std::string_view name) {
+  const size_t at = name.rfind("_tp");
+  if (at == std::string_view::npos || name.size() - at < 4 || name.size() - at > 7)
+    return 1;
+  int64_t ranks = 0;
+  for (char c : name.substr(at + 3)) {
+    if (c < '0' || c > '9')
+      return 1;
+    ranks = 10 * ranks + (c - '0');
+  }
+  return ranks > 1 ? ranks : 1;
 }
 
 } // namespace gpt2c::functions
