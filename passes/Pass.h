@@ -23,6 +23,8 @@ struct PassOptions {
   int64_t maxBatch = 8;
   int64_t maxContext = 0;
   QuantizeOptions quantize = {};
+  /// Numbers of ranks that may share every layer, each more than one, ascending.
+  std::vector<int64_t> tensorParallel = {};
 };
 
 class PassContext {

@@ -75,6 +75,11 @@ llvm::ArrayRef<Stage> pipeline() {
        .level = 2,
        .passes = {"extend-rows"},
        .introduced = {}},
+      {.name = "sharded",
+       .summary = "functions for several ranks beside the others",
+       .level = 2,
+       .passes = {"shard"},
+       .introduced = {O::AllReduce, O::AllGather, O::RankPart}},
   };
   return stages;
 }
@@ -87,6 +92,10 @@ llvm::Error checkOptions(const PipelineOptions &options, const PassOptions &pass
   if (passOptions.level == 0 && int8)
     return makeError(ExitCode::Usage, "-O0 recognises nothing that int8 could take the place of; "
                                       "--quantize and --kv-type=int8 need -O1 or -O2");
+  if (passOptions.level < 2 && !passOptions.tensorParallel.empty())
+    return makeError(ExitCode::Usage,
+                     "--tensor-parallel: ranks share what -O2 makes; leave out -O" +
+                         llvm::Twine(passOptions.level));
   for (llvm::StringRef name : options.disabled)
     if (!findPass(name))
       return makeError(ExitCode::Usage,

@@ -134,6 +134,10 @@ static llvm::Error transform(Module &m) {
   if (!quantize)
     return quantize.takeError();
   passOptions.quantize = std::move(*quantize);
+  auto ranks = tensorParallelFlag();
+  if (!ranks)
+    return ranks.takeError();
+  passOptions.tensorParallel = std::move(*ranks);
   std::vector<Remark> remarks;
   return runWithFlags(
       m, passOptions, pipelineFlags(),

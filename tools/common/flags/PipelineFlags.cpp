@@ -37,12 +37,32 @@ static cl::opt<std::string>
            cl::value_desc("DIR"), category());
 static cl::opt<bool> timePasses("time-passes", cl::desc("Print the time of every pass to stderr"),
                                 category());
+static cl::list<int64_t> tensorParallel(
+    "tensor-parallel", cl::CommaSeparated, cl::value_desc("LIST"),
+    cl::desc("Numbers of ranks that may run the plan together, each with some heads and columns of "
+             "every layer: 1,2,4"),
+    category());
 static cl::opt<std::string> remarksTo(
     "remarks", cl::ValueOptional, cl::value_desc("FILE.json"),
     cl::desc("Print every remark to stderr instead of a summary, or write them to a file"),
     category());
 
 unsigned levelFlag() { return level; }
+
+llvm::Expected<std::vector<int64_t>> tensorParallelFlag() {
+  std::vector<int64_t> ranks;
+  for (int64_t n : tensorParallel) {
+    if (n < 1 || n > mostTensorRanks)
+      return makeError(ExitCode::Usage, "--tensor-parallel=" + llvm::Twine(n) +
+                                            ": there are 1 to " + llvm::Twine(mostTensorRanks) +
+                                            " ranks");
+    if (n > 1)
+      ranks.push_back(n);
+  }
+  llvm::sort(ranks);
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
 
 llvm::StringRef remarksFile() { return remarksTo; }
 

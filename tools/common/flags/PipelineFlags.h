@@ -10,6 +10,9 @@ enum class RemarkDetail { None, Summary, All };
 
 /// The value of -O; checkOptions() refuses what is no level.
 unsigned levelFlag();
+/// The numbers of --tensor-parallel but 1, ascending.
+llvm::Expected<std::vector<int64_t>> tensorParallelFlag();
+constexpr int64_t mostTensorRanks = 64;
 
 /// The file of --remarks=FILE; "" without one.
 llvm::StringRef remarksFile();
