@@ -65,6 +65,7 @@ private:
                        "sequences that is made so; a remark says why");
     if (llvm::Error e = describeKv(draft_.module, draft_.options, meta()))
       return e;
+    describeRanks(draft_.module, meta());
     return describePorts(draft_.module, meta());
   }
 

@@ -15,4 +15,7 @@ llvm::Error describeKv(const Module &module, CodegenOptions &options, plan::Plan
 /// exportedInputs() and exportedOutputs().
 llvm::Error describePorts(const Module &module, plan::PlanT &meta);
 
+/// The divisions among ranks that the module has functions for.
+void describeRanks(const Module &module, plan::PlanT &meta);
+
 } // namespace gpt2c

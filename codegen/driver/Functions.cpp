@@ -97,6 +97,8 @@ llvm::Error addFunctions(PlanDraft &d) {
   for (auto &f : d.module.functions) {
     if (functions::isWidened(f->name())) // a form of versions of the one that it is named after
       continue;
+    if (functions::ranksOf(f->name()) > 1) // the CPU device has it from the IR
+      continue;
     const bool extend = f->name() == functions::extend;
     if (d.options.archs.empty())
       describeFunction(d, *f);

@@ -34,7 +34,7 @@ static void printFor(const Module &module, const CodegenOptions &options, const 
                      llvm::raw_ostream &os) {
   const VersionScheduler scheduler = schedulerOf(module, options, target);
   for (auto &f : module.functions) {
-    if (functions::isWidened(f->name()))
+    if (functions::isWidened(f->name()) || functions::ranksOf(f->name()) > 1)
       continue;
     const bool extend = f->name() == functions::extend;
     std::vector<SumOrders::Estimate> costs;

@@ -67,6 +67,7 @@ private:
            remark.matched(), remark.op(), remark.attribute());
   }
   void visit(const plan::ExportedPort &port) { add(port.name()); }
+  void visit(const plan::Ranks &ranks) { add(ranks.kv_heads()); }
   void visit(const plan::KeptLayer &layer) { add(layer.name()); }
   void visit(const plan::FunctionCheck &check) { add(check.what()); }
   void visit(const plan::GoldenRow &row) {
@@ -76,7 +77,7 @@ private:
   void visit(const plan::Plan &plan) {
     addAll(plan.compiler_version(), plan.model_name(), plan.precision(), plan.flags(),
            plan.weights(), plan.exported_inputs(), plan.exported_outputs(), plan.functions(),
-           plan.kernels(), plan.sources(), plan.images(), plan.remarks());
+           plan.kernels(), plan.sources(), plan.images(), plan.remarks(), plan.ranks());
     if (const plan::Quantization *q = plan.quantization())
       addAll(q->scheme(), q->calibration(), q->kept());
     if (const plan::Verification *v = plan.verification())

@@ -123,6 +123,32 @@ void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
     issues.corrupt("KV plan: bytes contradict its sizes");
 }
 
+/// Whether each head of the KV state is some rank's, and no rank has one that does not exist.
+const char *ranksProblem(const plan::PlanT &meta, const plan::RanksT &ranks) {
+  constexpr int32_t most = 1024;
+  if (ranks.tensor < 1 || ranks.tensor > most || ranks.stages < 0 || ranks.stages > most ||
+      ranks.tensor * std::max(ranks.stages, 1) < 2)
+    return "has no number of ranks";
+  if (!meta.kv)
+    return "needs a KV plan";
+  if (ranks.kv_heads.empty() || ranks.kv_heads.size() % ranks.tensor != 0)
+    return "does not say which heads each rank has";
+  std::vector<bool> had(meta.kv->heads);
+  for (int32_t head : ranks.kv_heads) {
+    if (head < -1 || head >= meta.kv->heads)
+      return "has a head that does not exist";
+    if (head >= 0)
+      had[head] = true;
+  }
+  return std::ranges::find(had, false) == had.end() ? nullptr : "lacks a head";
+}
+
+void verifyRanks(const plan::PlanT &meta, Issues &issues) {
+  for (const auto &ranks : meta.ranks)
+    if (const char *problem = ranksProblem(meta, *ranks))
+      issues.corrupt("the division among " + std::to_string(ranks->tensor) + " ranks " + problem);
+}
+
 void verifyExported(const plan::PlanT &meta, const plan::ExportedPortT &port, const char *direction,
                     Issues &issues) {
   std::string where = std::string(direction) + " " + inQuotes(port.name);
@@ -278,6 +304,7 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
     verifyKv(*meta.kv, issues);
   if (meta.golden)
     verifyGolden(meta, issues);
+  verifyRanks(meta, issues);
   for (size_t i = 0; i < meta.kernels.size() && !issues.full(); ++i) {
     const plan::KernelT &kernel = *meta.kernels[i];
     if (kernel.name.empty() || kernel.name.find('\0') != std::string::npos)

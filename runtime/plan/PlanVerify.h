@@ -56,6 +56,7 @@ struct PlanSurroundings {
 ///    negative nor larger than a launch allows; a buffer holds its largest shape and lies inside
 ///    the arena, and an argument that points into one stays inside;
 ///  - roles have the dtype and rank of plan.fbs; the KV state's sizes agree with each other;
+///  - each head of the KV state is some rank's, where it is divided among ranks;
 ///  - golden prompts fit the vocabulary and the context, their numbers are finite;
 ///  - images are whole ELF files or NUL-terminated PTX.
 void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues &issues);

@@ -64,6 +64,13 @@ TEST(PlanVerify, RefusesEachDefect) {
       change(m);
     };
   };
+  auto ranks = [&](int32_t tensor, std::vector<int32_t> heads) {
+    return noMeta([=](Meta &m) {
+      m.ranks.push_back(std::make_unique<plan::RanksT>());
+      m.ranks[0]->tensor = tensor;
+      m.ranks[0]->kv_heads = heads;
+    });
+  };
   auto inFunction = [](auto change) { return [=](Sample &s) { change(s.function()); }; };
   auto inStep = [](auto change) { return [=](Sample &s) { change(s.step()); }; };
   const Damage cases[] = {
@@ -100,6 +107,11 @@ TEST(PlanVerify, RefusesEachDefect) {
       {"kv bytes", noMeta([](Meta &m) { m.kv->bytes = 1; }), "bytes contradict"},
       {"kv dtype", noMeta([](Meta &m) { m.kv->dtype = plan::DType::I64; }), "cannot hold keys"},
       {"kv missing", noMeta([](Meta &m) { m.kv.reset(); }), "without a KV plan"},
+      {"ranks", ranks(1, {0}), "among 1 ranks has no number of ranks"},
+      {"ranks many", ranks(2000, {0}), "has no number of ranks"},
+      {"ranks heads", ranks(2, {0, 1, 0}), "does not say which heads"},
+      {"ranks head", ranks(2, {0, 99}), "has a head that does not exist"},
+      {"ranks lack", ranks(2, {0, -1}), "lacks a head"},
       {"golden none", noMeta([](Meta &m) { m.golden->prompts.clear(); }), "there is none"},
       {"golden tolerance", noMeta([](Meta &m) { m.golden->tolerance = 0; }), "no tolerance"},
       {"golden empty", noMeta([](Meta &m) { m.golden->prompts[0]->ids.clear(); }), "is empty"},
