@@ -3,6 +3,7 @@
 #include "cpu/Convert.h"
 #include "cpu/CpuRows.h"
 #include "cpu/PlanModule.h"
+#include "cpu/RankModule.h"
 #include "cpu/Signature.h"
 #include "ir/Error.h"
 #include "ir/Executor.h"
@@ -12,6 +13,7 @@
 #include "ir/ops/BlasThreads.h"
 #include "ir/ops/RowProduct.h"
 #include "runtime/device/FunctionCall.h"
+#include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
 #include "runtime/plan/KvLayout.h"
 #include "runtime/sampling/Logits.h"
@@ -53,11 +55,14 @@ Status toStatus(llvm::Error e) {
 
 class CpuBackend : public rt::Backend {
 public:
-  CpuBackend(rt::Plan::Ptr plan, std::unique_ptr<Module> module, int threads)
+  CpuBackend(rt::Plan::Ptr plan, std::unique_ptr<Module> module, int threads,
+             std::unique_ptr<Group> group)
       : plan_(std::move(plan)), module_(std::move(module)), threads_(threads),
-        rows_(*module_, *plan_) {
+        group_(std::move(group)), rows_(*module_, *plan_) {
     for (auto &function : module_->functions)
       functions_.push_back(signatureOf(*function));
+    if (group_)
+      nameWholeState();
   }
 
   Status allocateState() {
@@ -65,7 +70,7 @@ public:
       return {};
     const plan::KvPlanT &kv = *plan_->meta().kv;
     kv_ = lazyZeros(fromPlan(kv.dtype),
-                    {kv.layers, 2, kv.max_batch, kv.heads, kv.max_context, rt::kvRowElements(kv)});
+                    {kv.layers, 2, kv.max_batch, heads(), kv.max_context, rt::kvRowElements(kv)});
     if (!kv_.valid())
       return Status(rt::Code::OutOfMemory, "the KV state of the plan takes " +
                                                std::to_string(kv.bytes) +
@@ -191,6 +196,24 @@ public:
   }
 
 private:
+  /// Of the KV state that the device holds: with ranks, some of the plan's.
+  int64_t heads() const {
+    if (group_)
+      for (const auto &function : module_->functions)
+        if (const Value *kv = function->argument("kv"); kv && kv->type.rank() == 6)
+          return kv->type.shape[3].constant().value_or(plan_->meta().kv->heads);
+    return plan_->meta().kv->heads;
+  }
+
+  /// A caller knows one device with all heads.
+  void nameWholeState() {
+    for (auto &function : functions_)
+      for (auto *ports : {&function->inputs, &function->outputs})
+        for (auto &port : *ports)
+          if (port->role == plan::Role::KvState && port->shape.size() == 6 && plan_->meta().kv)
+            *port->shape[3] = rt::constantExpr(plan_->meta().kv->heads);
+  }
+
   /// How many of the sequences, from the first on, are computed in one call: so many that padding
   /// costs no more than reading the weights for each by itself would, and stays in the context.
   size_t withLittlePadding(std::span<const Tokens> sequences, std::span<const int32_t> past) const {
@@ -301,7 +324,10 @@ private:
       return Status(rt::Code::Corrupt, "the plan's IR has no function @" + name.str());
     const RowInvariance invariance(plan_->meta().batch_invariant);
     const StoragePool::Scope scope(storage_);
+    const Group::Scope ranks(group_.get());
     auto results = executor->run(arguments, std::move(symbols));
+    if (!results && group_)
+      return toStatus(inContext("@" + name, results.takeError()));
     if (!results)
       return toStatus(results.takeError());
     return std::move(*results);
@@ -390,6 +416,7 @@ private:
   rt::Plan::Ptr plan_;
   std::unique_ptr<Module> module_;
   int threads_;
+  std::unique_ptr<Group> group_; ///< null: alone
   std::vector<std::unique_ptr<plan::FunctionT>> functions_;
   ExecOptions options_{.widenedConstants = std::make_shared<ExecOptions::WidenedConstants>()};
   Tensor kv_;
@@ -407,6 +434,13 @@ rt::Result<std::unique_ptr<rt::Backend>> makeCpuBackend(rt::Plan::Ptr plan,
   auto module = loadPlanModule(plan);
   if (!module)
     return toStatus(module.takeError());
+  std::unique_ptr<Group> group;
+  if (options.link)
+    group = std::make_unique<LinkedGroup>(*options.link);
+  if (!group)
+    keepWhole(**module);
+  else if (llvm::Error e = keepRank(**module, plan->meta(), *group))
+    return toStatus(std::move(e));
   int threads = options.threads;
   if (threads <= 0)
     threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -416,7 +450,8 @@ rt::Result<std::unique_ptr<rt::Backend>> makeCpuBackend(rt::Plan::Ptr plan,
                       " threads need more address space than its limit (ulimit -v) leaves: give "
                       "--threads, or raise it");
   threads = productThreads(); // of a number too large, those there can be
-  auto backend = std::make_unique<CpuBackend>(std::move(plan), std::move(*module), threads);
+  auto backend =
+      std::make_unique<CpuBackend>(std::move(plan), std::move(*module), threads, std::move(group));
   if (Status s = backend->allocateState(); !s.ok())
     return s;
   return std::unique_ptr<rt::Backend>(std::move(backend));

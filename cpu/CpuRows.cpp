@@ -46,7 +46,8 @@ rt::PagedState CpuRows::state() const {
   state.maxSegments = plan.max_batch;
   state.maxRows =
       static_cast<int32_t>(std::min(mostRows, int64_t{plan.max_batch} * plan.max_context));
-  state.pageBytes = plan.bytes_per_token * tokens;
+  const int64_t heads = kv->type.shape[3].constant().value_or(plan.heads); // of a rank, some
+  state.pageBytes = plan.bytes_per_token / plan.heads * heads * tokens;
   return state;
 }
 
@@ -62,8 +63,10 @@ Status CpuRows::allocate(uint64_t bytes) {
     return Status(Code::Usage, std::to_string(bytes) + " bytes hold no page, one takes " +
                                    std::to_string(state.pageBytes));
   const auto pages = static_cast<int64_t>(std::min<uint64_t>(wanted, INT32_MAX));
+  const int64_t heads =
+      int64_t(state.pageBytes / state.pageTokens) * plan.heads / int64_t(plan.bytes_per_token);
   pages_ = lazyZeros(fromPlan(plan.dtype),
-                     {pages, plan.layers, 2, plan.heads, state.pageTokens, plan.head_dim});
+                     {pages, plan.layers, 2, heads, state.pageTokens, plan.head_dim});
   if (!pages_.valid())
     return Status(Code::OutOfMemory, std::to_string(pages) + " pages of the KV state take " +
                                          std::to_string(pages * state.pageBytes) +

@@ -13,9 +13,9 @@ EXPORTED gpt2c::rt::DeviceOpenFunction gpt2c_device_open;
 const char *gpt2c_device_abi() { return GPT2C_DEVICE_ABI; }
 
 void gpt2c_device_open(
-    const gpt2c::rt::Plan::Ptr *plan, int threads,
+    const gpt2c::rt::Plan::Ptr *plan, int threads, gpt2c::rt::RankLink *link,
     std::optional<gpt2c::rt::Result<std::unique_ptr<gpt2c::rt::Backend>>> *device) try {
-  device->emplace(gpt2c::makeCpuBackend(*plan, {.threads = threads}));
+  device->emplace(gpt2c::makeCpuBackend(*plan, {.threads = threads, .link = link}));
 } catch (const std::bad_alloc &) {
   device->emplace(gpt2c::rt::Code::OutOfMemory, "out of memory");
 } catch (const std::exception &e) {

@@ -70,7 +70,7 @@ Result<DeviceOpenFunction *> loadCpuLibrary() {
 
 } // namespace
 
-Result<std::unique_ptr<Backend>> openCpuDevice(const Plan::Ptr &plan, int threads) {
+Result<std::unique_ptr<Backend>> openCpuDevice(const Plan::Ptr &plan, int threads, RankLink *link) {
   if (threads < 0)
     return {Code::Usage, "the CPU device is asked for " + std::to_string(threads) +
                              " threads; at least 1, or 0 for one on each core"};
@@ -78,7 +78,7 @@ Result<std::unique_ptr<Backend>> openCpuDevice(const Plan::Ptr &plan, int thread
   if (!open)
     return open.status();
   std::optional<Result<std::unique_ptr<Backend>>> device;
-  (*open)(&plan, threads, &device);
+  (*open)(&plan, threads, link, &device);
   return std::move(*device);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/device/Backend.h"
+#include "runtime/group/RankLink.h"
 
 #include <optional>
 #include <string_view>
@@ -16,15 +17,17 @@ namespace gpt2c::rt {
 Result<std::unique_ptr<Backend>> openDevice(const Plan::Ptr &plan, std::string_view name,
                                             int threads = 0);
 
-/// The CPU alone.
-Result<std::unique_ptr<Backend>> openCpuDevice(const Plan::Ptr &plan, int threads = 0);
+/// The CPU alone; with `link` as one of link->size() ranks, which outlives the device. Incompatible
+/// where the plan has no division among so many.
+Result<std::unique_ptr<Backend>> openCpuDevice(const Plan::Ptr &plan, int threads = 0,
+                                               RankLink *link = nullptr);
 
 /// What a library of a device exports. Its C++ types are those of this runtime where kDeviceAbi is
 /// the same, and only then may kDeviceEntry be called.
 inline constexpr const char *kDeviceAbiEntry = "gpt2c_device_abi";
 inline constexpr const char *kDeviceEntry = "gpt2c_device_open";
 using DeviceAbiFunction = const char *();
-using DeviceOpenFunction = void(const Plan::Ptr *plan, int threads,
+using DeviceOpenFunction = void(const Plan::Ptr *plan, int threads, RankLink *link,
                                 std::optional<Result<std::unique_ptr<Backend>>> *device);
 
 } // namespace gpt2c::rt

@@ -1,0 +1,85 @@
+#include "runtime/group/ThreadLinks.h"
+
+#include <algorithm>
+#include <string>
+
+namespace gpt2c::rt {
+
+class ThreadLinks::Link : public RankLink {
+public:
+  Link(ThreadLinks &all, int rank) : all_(all), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return all_.size(); }
+  Status gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    return all_.gather(rank_, mine, all);
+  }
+
+private:
+  ThreadLinks &all_;
+  int rank_;
+};
+
+ThreadLinks::ThreadLinks(int ranks) : given_(size_t(ranks)) {
+  for (int r = 0; r < ranks; ++r)
+    links_.push_back(std::make_unique<Link>(*this, r));
+}
+
+ThreadLinks::~ThreadLinks() = default;
+
+RankLink &ThreadLinks::link(int rank) { return *links_[size_t(rank)]; }
+
+void ThreadLinks::fail(int rank, const Status &why) {
+  const std::lock_guard lock(mutex_);
+  if (failed_ < 0) {
+    failed_ = rank;
+    why_ = why;
+  }
+  met_.notify_all();
+}
+
+Status ThreadLinks::failure(int &rank) const {
+  const std::lock_guard lock(mutex_);
+  rank = failed_;
+  return failed_ < 0 ? Status() : why_;
+}
+
+void ThreadLinks::begin() {
+  const std::lock_guard lock(mutex_);
+  failed_ = -1;
+  why_ = Status();
+  here_ = 0;
+}
+
+Status ThreadLinks::meet(std::unique_lock<std::mutex> &lock, int rank) {
+  const unsigned round = round_;
+  if (++here_ == size()) {
+    here_ = 0;
+    ++round_;
+    met_.notify_all();
+  } else {
+    met_.wait(lock, [&] { return round_ != round || failed_ >= 0; });
+  }
+  if (round_ != round || failed_ < 0)
+    return {};
+  return {why_.code(), "rank " + std::to_string(failed_) + " failed while rank " +
+                           std::to_string(rank) + " waited for it: " + why_.message()};
+}
+
+Status ThreadLinks::gather(int rank, std::span<const std::byte> mine, std::span<std::byte> all) {
+  std::unique_lock lock(mutex_);
+  given_[size_t(rank)] = mine;
+  if (Status s = meet(lock, rank); !s.ok())
+    return s;
+  lock.unlock(); // nobody changes what was given before all have met again
+  for (const std::span<const std::byte> from : given_)
+    if (from.size() != mine.size()) // which all see, so that none reads what another gave
+      return {Code::Corrupt, "ranks gave " + std::to_string(from.size()) + " and " +
+                                 std::to_string(mine.size()) + " bytes"};
+  std::byte *to = all.data();
+  for (const std::span<const std::byte> from : given_)
+    to = std::copy(from.begin(), from.end(), to);
+  lock.lock();
+  return meet(lock, rank);
+}
+
+} // namespace gpt2c::rt

@@ -1,0 +1,44 @@
+// Ranks that are threads of one process.
+#pragma once
+
+#include "runtime/group/RankLink.h"
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gpt2c::rt {
+
+class ThreadLinks {
+public:
+  explicit ThreadLinks(int ranks);
+  ~ThreadLinks();
+  int size() const { return int(given_.size()); }
+  RankLink &link(int rank);
+
+  /// Rank `rank` runs no further: what others wait for ends with an error that says why. The first
+  /// failure counts.
+  void fail(int rank, const Status &why);
+  /// The first failure since begin(); Ok: none. `rank` gets whose it is.
+  Status failure(int &rank) const;
+  /// No rank is in a call; a failure of the calls before is forgotten.
+  void begin();
+
+private:
+  class Link;
+  Status gather(int rank, std::span<const std::byte> mine, std::span<std::byte> all);
+  /// Waits until all ranks are here, or one failed.
+  Status meet(std::unique_lock<std::mutex> &lock, int rank);
+
+  mutable std::mutex mutex_;
+  std::condition_variable met_;
+  std::vector<std::span<const std::byte>> given_; ///< by the ranks that are here
+  int here_ = 0;
+  unsigned round_ = 0;
+  int failed_ = -1;
+  Status why_;
+  std::vector<std::unique_ptr<Link>> links_;
+};
+
+} // namespace gpt2c::rt
