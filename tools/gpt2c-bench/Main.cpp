@@ -324,6 +324,8 @@ rt::Status run(const CommandLine &c) {
     return {rt::Code::Usage, "--rate and --row-budget belong to --workload"};
   if (std::string flag = c.flags.firstGiven({"url", "streams"}); !flag.empty())
     return {rt::Code::Usage, flag + " belongs to --workload"};
+  if (followsRank(c.device))
+    return followRank(c.plan, c.device);
   if (!c.rows.empty())
     return runRows(c);
   if (std::string flag = c.flags.firstGiven({"temperature", "top-k", "top-p", "repeat-penalty"});

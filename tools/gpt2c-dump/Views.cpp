@@ -121,6 +121,16 @@ static std::string describeKv(const plan::KvPlanT &kv) {
          std::to_string(kv.bytes_per_token) + " bytes per token, " + formatBytes(kv.bytes);
 }
 
+/// "2: 1 of 2 heads of keys each, 237.4 MiB of weights".
+static std::string describeRanks(const plan::RanksT &ranks) {
+  std::set<int32_t> heads(ranks.kv_heads.begin(), ranks.kv_heads.end());
+  heads.erase(-1);
+  return std::to_string(ranks.tensor) + ": " +
+         std::to_string(ranks.kv_heads.size() / size_t(ranks.tensor)) + " of " +
+         std::to_string(heads.size()) + " heads of keys each, at most " +
+         formatBytes(ranks.weight_bytes) + " of weights";
+}
+
 /// "f16 148 tensors 237.4 MiB, f32 ..." in order of the data types.
 static std::string describeWeights(const rt::Plan &plan) {
   std::map<plan::DType, std::pair<size_t, uint64_t>> byType;
@@ -354,6 +364,8 @@ std::vector<std::pair<const char *, std::string>> planFacts(const rt::Plan &plan
   for (const rt::NamedText &chat : texts.chatTemplates)
     facts.push_back(
         {"chat", "template \"" + printable(chat.name) + "\", " + formatBytes(chat.text.size())});
+  for (const auto &ranks : meta.ranks)
+    facts.push_back({"ranks", describeRanks(*ranks)});
   if (meta.batch_invariant)
     facts.push_back({"rows", "batch invariant: what a row becomes depends on its sequence alone, "
                              "bit for bit"});

@@ -402,6 +402,8 @@ rt::Result<std::optional<rt::Tokenizer>> openTokenizer(const rt::Plan &plan,
 }
 
 rt::Status run(CommandLine &c) {
+  if (followsRank(c.device))
+    return followRank(c.plan, c.device);
   if (rt::Status s = c.check(); !s.ok())
     return s;
   if (!c.checkModel.empty() || !c.testData.empty())

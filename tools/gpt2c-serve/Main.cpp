@@ -197,5 +197,9 @@ rt::Status Program::run() {
 int main(int argc, char **argv) {
   gpt2c::ServeFlags flags;
   flags.flags.parse(argc, argv);
-  return gpt2c::runTool([&] { return gpt2c::Program(flags).run(); });
+  return gpt2c::runTool([&] {
+    if (gpt2c::followsRank(flags.device))
+      return gpt2c::followRank(flags.plan, flags.device);
+    return gpt2c::Program(flags).run();
+  });
 }

@@ -338,6 +338,8 @@ static std::vector<std::string> recordedFlags(const CompileFlags &f) {
     flags.push_back("--fp32-math=ffma");
   if (f.passes.level != PassOptions().level)
     flags.push_back("-O" + std::to_string(f.passes.level));
+  for (int64_t ranks : f.passes.tensorParallel)
+    flags.push_back("--tensor-parallel=" + std::to_string(ranks));
   for (const std::string &input : setInput)
     flags.push_back("--set-input=" + input);
   for (const std::string &pass : f.pipeline.disabled)
@@ -395,6 +397,9 @@ llvm::Expected<CompileFlags> compileFlags() {
     return quantize.takeError();
   if (llvm::Error e = checkQuantizeUsage(*quantize))
     return e;
+  auto ranks = tensorParallelFlag();
+  if (!ranks)
+    return ranks.takeError();
   auto device = deviceFlag();
   if (!device)
     return device.takeError();
@@ -425,7 +430,8 @@ llvm::Expected<CompileFlags> compileFlags() {
                  .verify = verifyMode,
                  .device = *device,
                  .pipeline = pipelineFlags(),
-                 .passes = {levelFlag(), precision, maxBatch, maxContext, std::move(*quantize)},
+                 .passes = {levelFlag(), precision, maxBatch, maxContext, std::move(*quantize),
+                            std::move(*ranks)},
                  .codegen = {}};
   if (llvm::Error e = checkPasses(f.pipeline, f.passes))
     return e;

@@ -5,6 +5,8 @@
 #include "passes/kv/HiddenOutput.h"
 #include "passes/quantize/Precision.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/device/Device.h"
+#include "runtime/group/ThreadRanks.h"
 #include "tools/common/RuntimeError.h"
 #include "tools/common/flags/CommandLine.h"
 #include "tools/common/flags/PipelineFlags.h"
@@ -79,6 +81,8 @@ public:
       return e;
     if (llvm::Error e = generate())
       return e;
+    if (llvm::Error e = verifyOnRanks())
+      return e;
     if (llvm::Error e = recordRemarks(ofPasses))
       return e;
     if (llvm::Error e = verifyOnGpu())
@@ -94,6 +98,7 @@ private:
   void describeTexts();
   void comparePositions();
   llvm::Error generate();
+  llvm::Error verifyOnRanks();
   llvm::Error recordRemarks(size_t ofPasses);
   llvm::Error verifyOnGpu();
   llvm::Error write();
@@ -257,6 +262,28 @@ llvm::Error Compilation::generate() {
             "{2:F1} in any; {3} have no estimate\n",
             e.version, e.taken, e.cheapest, e.unknown);
   progress_.done(options_.archs.empty() ? "no kernels" : describeKernels(plan_->kernels, options_));
+  return llvm::Error::success();
+}
+
+/// Runs the finished plan by each number of ranks that it is for.
+llvm::Error Compilation::verifyOnRanks() {
+  if (!verifier_)
+    return llvm::Error::success();
+  for (int64_t ranks : flags_.passes.tensorParallel) {
+    auto open = [ranks](const rt::Plan::Ptr &plan) {
+      return rt::openThreadRanks(plan, int(ranks), [&plan](rt::RankLink &link) {
+        return rt::openCpuDevice(plan, 0, &link);
+      });
+    };
+    auto session = openGenerated(*plan_, open);
+    if (!session)
+      return session.takeError();
+    SessionRunner runner(**session);
+    if (llvm::Error e = verifier_->checkOnRanks(*module_, runner, flags_.passes, ranks))
+      return e;
+    progress_.done("verified on " + llvm::Twine(ranks).str() + " ranks");
+  }
+  plan_->contents.meta.verification = verifier_->record();
   return llvm::Error::success();
 }
 

@@ -3,8 +3,10 @@
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/DeviceName.h"
+#include "runtime/group/SocketRanks.h"
 
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 namespace gpt2c {
@@ -16,6 +18,15 @@ void DeviceFlags::addTo(Flags &flags) {
              "the GPU where the plan has code for the first, else the CPU (default)",
              device)
       .value("threads", "N", "Threads of the CPU device; 0: one for each core", threads)
+      .value("ranks", "N|env",
+             "Run as so many ranks, each with its part of every layer, of a plan of gpt2c "
+             "--tensor-parallel: N threads of this process, or env: the processes that RANK, "
+             "WORLD_SIZE, MASTER_ADDR and MASTER_PORT name, of which rank 0 answers",
+             ranks)
+      .value("ranks-wait", "SECONDS", "With --ranks=env: how long ranks may come late (30)",
+             ranksWait)
+      .value("rank-silence", "SECONDS",
+             "With --ranks=env: a process that is silent for so long is lost (0.8)", rankSilence)
       .flag("skip-weight-checksum", "Do not read all weights at start to verify their checksum",
             skipWeightChecksum);
 }
@@ -40,9 +51,77 @@ static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr 
   return rt::openCpuDevice(plan, threads);
 }
 
+namespace {
+
+/// What --ranks asks for.
+struct Ranks {
+  int threads = 1;                       ///< of this process
+  std::optional<rt::Rendezvous> meeting; ///< of processes
+};
+
+rt::Result<Ranks> ranksOf(const DeviceFlags &flags) {
+  Ranks ranks;
+  if (flags.ranks.empty())
+    return ranks;
+  int64_t n = 0;
+  if (flags.ranks == "env") {
+    rt::Result<rt::Rendezvous> at = rt::rendezvousOfEnvironment();
+    if (!at)
+      return at.status();
+    at->waitSeconds = flags.ranksWait;
+    at->silenceSeconds = flags.rankSilence;
+    if (!(flags.ranksWait > 0) || !(flags.rankSilence >= 0.3))
+      return {rt::Code::Usage, "--ranks-wait is more than 0 and --rank-silence at least 0.3 "
+                               "seconds: a process says ten times in a second that it lives"};
+    if (at->ranks > 1)
+      ranks.meeting = at.take();
+  } else if (readValue(flags.ranks, n) || n < 1 || n > 64) {
+    return {rt::Code::Usage, "--ranks=" + flags.ranks + ": there are 1 to 64 ranks, or env"};
+  } else {
+    ranks.threads = int(n);
+  }
+  if ((ranks.threads > 1 || ranks.meeting) && flags.device != "cpu")
+    return {rt::Code::Usage, "--ranks: ranks run on the CPU device, there are no kernels for them "
+                             "yet: give --device=cpu"};
+  return ranks;
+}
+
+} // namespace
+
+bool followsRank(const DeviceFlags &flags) {
+  const rt::Result<Ranks> ranks = ranksOf(flags);
+  return ranks && ranks->meeting && ranks->meeting->rank > 0;
+}
+
+rt::Status followRank(const std::string &planPath, const DeviceFlags &flags) {
+  rt::Result<Ranks> ranks = ranksOf(flags);
+  if (!ranks)
+    return ranks.status();
+  rt::OpenOptions options;
+  options.verifyWeights = !flags.skipWeightChecksum;
+  rt::Result<rt::Plan::Ptr> plan = rt::Plan::open(planPath, options);
+  if (!plan)
+    return plan.status();
+  return rt::followRank(*plan, *ranks->meeting, [&](rt::RankLink &link) {
+    return rt::openCpuDevice(*plan, flags.threads, &link);
+  });
+}
+
 rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const DeviceFlags &flags) {
   if (flags.threads < 0)
     return {rt::Code::Usage, "--threads is at least 1, or 0 for one on each core"};
+  const rt::Result<Ranks> ranks = ranksOf(flags);
+  if (!ranks)
+    return ranks.status();
+  if (ranks->threads > 1 || ranks->meeting) {
+    auto open = [&](rt::RankLink &link) { return rt::openCpuDevice(plan, flags.threads, &link); };
+    rt::Result<std::unique_ptr<rt::Backend>> group =
+        ranks->meeting ? rt::openSocketRanks(plan, *ranks->meeting, open)
+                       : rt::openThreadRanks(plan, ranks->threads, open);
+    if (!group)
+      return group.status();
+    return std::make_unique<rt::Session>(std::move(plan), group.take());
+  }
   rt::Result<rt::DeviceName> wanted = rt::parseDeviceName(flags.device);
   if (!wanted)
     return {rt::Code::Usage,

@@ -1,4 +1,4 @@
-// --device, --threads and --skip-weight-checksum.
+// --device, --threads, --ranks and --skip-weight-checksum.
 #pragma once
 
 #include "runtime/session/Session.h"
@@ -13,6 +13,9 @@ struct DeviceFlags {
   std::string device = "auto";
   int threads = 0; ///< of the CPU device; 0: one for each core
   bool skipWeightChecksum = false;
+  std::string ranks = {};   ///< "": alone; a number, or "env"
+  double ranksWait = 30;    ///< seconds until all processes are there
+  double rankSilence = 0.8; ///< seconds after which a silent one is lost
 
   void addTo(Flags &flags);
 };
@@ -22,5 +25,11 @@ struct DeviceFlags {
 rt::Result<std::unique_ptr<rt::Session>> openSession(const std::string &planPath,
                                                      const DeviceFlags &flags);
 rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const DeviceFlags &flags);
+
+/// Whether this process is a rank that does what rank 0 says, and nothing else: --ranks=env, and
+/// RANK is not 0. Errors of --ranks are openSession()'s.
+bool followsRank(const DeviceFlags &flags);
+/// Does so until rank 0 ends.
+rt::Status followRank(const std::string &planPath, const DeviceFlags &flags);
 
 } // namespace gpt2c

@@ -180,20 +180,33 @@ static bool quantisesItself(const PassOptions &options, bool given) {
   return !given && (options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv);
 }
 
-llvm::Expected<CheckReport> PlanVerifier::checkOnGpu(const Module &module, PlanRunner &runner,
-                                                     const PassOptions &options) {
+llvm::Error PlanVerifier::checkOn(llvm::StringRef where, const Module &module, PlanRunner &runner,
+                                  const PassOptions &options, CheckReport &report) {
   const bool given = quantises(*graph_);
-  // Where rounding on the host is large, so it is there; a GPU has no double precision to tell.
+  // Where rounding on the host is large, so it is there; no device has double precision to tell.
   CheckOptions check{.tolerance = toleranceFor(options),
-                     .suffix = " on the GPU",
+                     .suffix = (" on " + where).str(),
                      .byLoss = given || quantisesItself(options, given)};
   for (const FunctionCheck &host : report_.checks)
     check.tolerance = std::max(check.tolerance, 4 * host.error);
+  return checkPlan(ownTexts_ ? *ownTexts_ : *reference_, module, runner, check, report);
+}
+
+llvm::Expected<CheckReport> PlanVerifier::checkOnGpu(const Module &module, PlanRunner &runner,
+                                                     const PassOptions &options) {
   CheckReport report;
-  if (llvm::Error e =
-          checkPlan(ownTexts_ ? *ownTexts_ : *reference_, module, runner, check, report))
+  if (llvm::Error e = checkOn("the GPU", module, runner, options, report))
     return e;
   return report;
+}
+
+llvm::Error PlanVerifier::checkOnRanks(const Module &module, PlanRunner &runner,
+                                       const PassOptions &options, int64_t ranks) {
+  CheckReport report;
+  llvm::Error e = checkOn(std::to_string(ranks) + " ranks", module, runner, options, report);
+  llvm::append_range(report_.checks, report.checks);
+  llvm::append_range(report_.unchecked, report.unchecked);
+  return e;
 }
 
 llvm::Error PlanVerifier::check(const Module &module, const PassOptions &options) {

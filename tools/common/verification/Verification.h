@@ -33,6 +33,9 @@ public:
   /// GPU. Not part of report(), which is the same on every machine.
   llvm::Expected<CheckReport> checkOnGpu(const Module &module, PlanRunner &runner,
                                          const PassOptions &options);
+  /// The same for what so many ranks make of it on the CPU, which is part of report().
+  llvm::Error checkOnRanks(const Module &module, PlanRunner &runner, const PassOptions &options,
+                           int64_t ranks);
 
   const CheckReport &report() const { return report_; }
   /// What the plan says of it.
@@ -48,6 +51,8 @@ private:
   /// the plan, makes by the model's probabilities; what prepare() made where it makes none.
   llvm::Error prepareOwnTexts(const Module &module, PlanRunner &maker);
   ReferenceLimits limitsFor(const Module &module, const ExportedGraph &graph) const;
+  llvm::Error checkOn(llvm::StringRef where, const Module &module, PlanRunner &runner,
+                      const PassOptions &options, CheckReport &report);
   double toleranceFor(const PassOptions &options) const;
   double goldenTolerance(const PassOptions &options) const;
 
