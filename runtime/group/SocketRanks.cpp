@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <string>
 
 namespace gpt2c::rt {
 
@@ -14,6 +15,11 @@ namespace {
 Clock::duration silenceOf(const Rendezvous &at) {
   return std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(at.silenceSeconds));
+}
+
+/// Which of the calls that rank 0 makes it was; the first is 1.
+Status atCall(const Status &s, uint32_t call) {
+  return {s.code(), s.message() + ", at call " + std::to_string(call)};
 }
 
 /// What came where another frame was waited for, as an error.
@@ -78,8 +84,8 @@ public:
   /// The group ends.
   Status lost(const Status &why) {
     if (lost_.ok()) {
-      lost_ = why;
-      tell(Frame::Lost, why);
+      lost_ = atCall(why, round_);
+      tell(Frame::Lost, lost_);
     }
     return aborted_ = lost_;
   }
@@ -190,10 +196,10 @@ public:
 
   Status gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     if (Status s = frames_->send(0, Frame::Part, round_, mine); !s.ok())
-      return lost_ = s;
+      return lost_ = atCall(s, round_);
     Result<Frame> frame = frames_->take(0, Frame::All, round_);
     if (!frame)
-      return lost_ = frame.status();
+      return lost_ = atCall(frame.status(), round_);
     if (frame->kind == Frame::Lost)
       return lost_ = decodeStatus(frame->bytes);
     if (frame->kind != Frame::All)
@@ -250,7 +256,7 @@ Status followRank(const Plan::Ptr &plan, const Rendezvous &at, const OpenRank &o
   for (uint32_t round = 0;;) {
     Result<Frame> frame = frames->take(0, Frame::Call, round);
     if (!frame)
-      return frame.status();
+      return atCall(frame.status(), round + 1);
     if (frame->kind == Frame::Lost)
       return decodeStatus(frame->bytes);
     if (frame->kind != Frame::Call) // the end of a call that has ended here
@@ -266,7 +272,7 @@ Status followRank(const Plan::Ptr &plan, const Rendezvous &at, const OpenRank &o
     if (!link.lost().ok())
       return reply ? link.lost() : reply.status();
     if (Status s = frames->send(0, Frame::Reply, round, encode(reply)); !s.ok())
-      return s;
+      return atCall(s, round);
   }
 }
 
