@@ -72,7 +72,7 @@ public:
           return refused();
       } else if (op->is(OpCode::QuantizedAppendAttention)) {
         obstacle_ = {op->describe() + " quantises what it computes: ranks keep activations in "
-                                      "floating point, as --quantize=w8a16 and fp8 do",
+                                      "floating point, as --quantize=w8a16 and fp8-weights do",
                      op.get()};
         return refused();
       }
