@@ -27,14 +27,14 @@ static llvm::Expected<QuantisedRows> productRows(StepBuilder &b, const LinearGro
   }
   QuantisedRows rows;
   rows.group = g.int8->rowGroup;
+  rows.type = scalarOf(op.operand(W));
   if (g.int8->rows == Int8Product::Given) {
     rows.q = std::move(*from);
     rows.scale = std::move(given);
     return rows;
   }
   const LinearShape &s = g.problem;
-  rows.type = s.w;
-  rows.q = workspace(b, "rows", s.rows * s.k, s.w);
+  rows.q = workspace(b, "rows", s.rows * s.k, rows.type);
   rows.scale =
       scale ? std::move(given)
             : workspace(b, "scales", s.rows * (rows.group ? s.k / rows.group : 1), Scalar::F32);

@@ -251,10 +251,9 @@ static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline, cons
     layer->kl = s.kl;
     card.kept.push_back(std::move(layer));
     ctx.setPass("quality-gate");
-    ctx.note(
-        llvm::formatv("{0} keeps its precision: int8 in it alone has a KL divergence of {1:e2}",
-                      s.name, s.kl)
-            .str());
+    ctx.note(llvm::formatv("{0} keeps its precision: {2} in it alone has a KL divergence of {1:e2}",
+                           s.name, s.kl, isFp8(ctx.options().quantize.scheme) ? "fp8" : "int8")
+                 .str());
   }
   return llvm::Error::success();
 }
@@ -298,7 +297,8 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
       return e;
   if (int8) {
     card = std::make_unique<plan::QuantizationT>();
-    card->scheme = schemeName(quantize.scheme).str();
+    const bool weights = isFp8(quantize.scheme) && quantize.isWeightsOnly();
+    card->scheme = schemeName(weights ? QuantizeScheme::Fp8Weights : quantize.scheme).str();
     card->int8_kv = quantize.int8Kv;
     card->weight_group = quantize.weightGroup;
     if (quantize.calibration) {

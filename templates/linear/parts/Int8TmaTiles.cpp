@@ -197,19 +197,20 @@ double int8TmaCost(const LinearInt8PersistentConfig &c, const LinearShape &s, bo
   return 2.5 + double(turns) * (0.3 + std::max(product, (product + tileEnd) / 2)) + tileEnd;
 }
 
-// By the fits of linear_int8_tma with groups, below; each warpgroup ends half of the rows, and half
-// of that while the other multiplies. Not measured yet.
+// By shared memory as linear_int8_persistent: a k-tile is written once, W read by both warpgroups,
+// and where these take columns by halves X, too, twice. Each ends half of the rows, half of that
+// time while the other multiplies. Not measured yet.
 double int8TmaCost(const LinearFp8PersistentConfig &c, const LinearShape &s, bool residual) {
-  const double kTiles = double(divideCeilSigned(s.k, 128)), units = c.xGroup == 64 ? 2 : 1,
-               multiply = c.bm * c.bn / 32.0 * 0.95e-3, fetch = (c.bm + c.bn) * 128 / 80e3,
-               kTile = std::max(multiply, fetch) + units * (c.bn > 96 ? 0.03 : 0.01) * c.bn / 96,
+  const double kTile = (256 + (c.bn > 96 ? 128 : 0) + 3 * c.bn) / 1650.0,
+               scales = c.xGroup == 64 ? 0.03 * c.bn / 96 : 0,
+               product = double(divideCeilSigned(s.k, 128)) * (kTile + scales),
                tileEnd = (residual       ? 0.0353
                           : c.yGroup > 0 ? 0.026
                                          : 0.015) *
                          c.bn / 2;
   const int64_t tiles = divideCeilSigned(s.rows, 128) * (s.n / c.bn),
                 turns = divideCeilSigned(tiles, s.target.multiprocessors);
-  return 2.5 + double(turns) * (0.3 + kTiles * kTile + tileEnd / 2) + tileEnd / 2;
+  return 2.5 + double(turns) * (0.3 + product + tileEnd / 2) + tileEnd / 2;
 }
 
 // Microseconds, fitted to times of the products of GPT-2 124M at 128, 512, 1000 and 4096 rows. A

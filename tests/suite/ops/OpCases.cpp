@@ -134,11 +134,13 @@ std::string difference(const Tensor &actual, const Tensor &expected, double tole
     os << "]";
     return os.str();
   }
+  const DType type = expected.dtype();
+  const bool numbers = isFloat(type) || infoOf(type).kind == DTypeInfo::Steps;
   for (int64_t i = 0, n = expected.count(); i < n; ++i) {
     bool same;
-    if (!isFloat(expected.dtype())) {
+    if (!numbers) {
       // What is quantised from values with errors may become the next integer.
-      bool rounded = expected.dtype() == DType::I8 && tolerance > 1e-3;
+      bool rounded = type == DType::I8 && tolerance > 1e-3;
       same = std::abs(actual.asInt(i) - expected.asInt(i)) <= (rounded ? 1 : 0);
     } else {
       double a = actual.asDouble(i), e = expected.asDouble(i);
@@ -146,7 +148,7 @@ std::string difference(const Tensor &actual, const Tensor &expected, double tole
         same = std::isnan(a);
       else if (std::isinf(e))
         // A finite double may be beyond the range of the narrower type the expectation has.
-        same = a == e || (actual.dtype() != expected.dtype() && std::fabs(a) > 3e38 && a * e > 0);
+        same = a == e || (actual.dtype() != type && std::fabs(a) > 3e38 && a * e > 0);
       else
         same = std::fabs(a - e) <=
                tolerance * (1 + std::fabs(e)) + (slack.valid() ? slack.asDouble(i) : 0);
@@ -154,7 +156,7 @@ std::string difference(const Tensor &actual, const Tensor &expected, double tole
     if (same)
       continue;
     os << "element " << i << " of " << n << ": ";
-    if (isFloat(expected.dtype()))
+    if (numbers)
       os << actual.asDouble(i) << ", expected " << expected.asDouble(i);
     else
       os << actual.asInt(i) << ", expected " << expected.asInt(i);
