@@ -47,6 +47,11 @@ unsigned sharedBytesOf(const AttentionPagesConfig &c) { return tilesBytes(c); }
 unsigned sharedBytesOf(const AttentionPagesWgmmaConfig &c) {
   return std::max(tilesBytes(c), (1 + 2 * 3 * c.groups) * 64 * 64 * 2 + 1024);
 }
+/// AttentionPagesWide<C>::sharedBytes: queries, and stages of keys and of values.
+unsigned sharedBytesOf(const AttentionPagesWideConfig &c) {
+  const unsigned tile = unsigned(llvm::divideCeil(c.headDim, 64)) * 64 * 64 * 2;
+  return std::max<unsigned>(tilesBytes(c), (1 + 2 * (c.headDim > 128 ? 2 : 3)) * tile + 1024);
+}
 /// AttentionPagesOrdered<C>::sharedBytes.
 unsigned sharedBytesOf(const AttentionPagesOrderedConfig &c) {
   const PagedRows rows(c);
@@ -59,6 +64,7 @@ unsigned sharedBytesOf(const AttentionPagesOrderedConfig &c) {
 struct PagedTemplate {
   llvm::StringLiteral header, function, sizes;
   bool maps = false;
+  int copyWarps = 0; ///< beside those of the groups
 };
 
 KernelSource source(llvm::StringRef name, const PagedConfig &c, const PagedTemplate &t,
@@ -90,7 +96,7 @@ KernelSource source(llvm::StringRef name, const PagedConfig &c, const PagedTempl
   w.check("AttentionPages", "mostSplits", mostSplits);
   w.pass("(" + cudaType(c.x) + " *)dynamicShared");
   w.checkSizes(t.sizes);
-  return w.finish(32 * c.warps * c.groups, sharedBytes, blocks);
+  return w.finish(32 * (c.warps * c.groups + t.copyWarps), sharedBytes, blocks);
 }
 
 /// Of the kernel in order, on a multiprocessor; three take up to 168 registers a thread.
@@ -118,6 +124,14 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesWgmmaConfi
                 sharedBytesOf(c), 4 / c.groups);
 }
 
+KernelSource attentionPages(llvm::StringRef name, const AttentionPagesWideConfig &c) {
+  using namespace attention_pages;
+  return source(name, c,
+                {"templates/attention/pages/attention_pages_wide.cuh", "tile::attentionPagesWide",
+                 "AttentionPagesWide", true, 1},
+                sharedBytesOf(c), c.headDim <= 128 ? 2 : 1);
+}
+
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesOrderedConfig &c) {
   using namespace attention_pages;
   return source(name, c,
@@ -138,6 +152,9 @@ static std::string pagedName(llvm::StringRef kernel, const PagedConfig &c) {
 std::string nameOf(const AttentionPagesConfig &c) { return pagedName("attention_pages", c); }
 std::string nameOf(const AttentionPagesWgmmaConfig &c) {
   return pagedName("attention_pages_wgmma", c);
+}
+std::string nameOf(const AttentionPagesWideConfig &c) {
+  return pagedName("attention_pages_wide", c);
 }
 std::string nameOf(const AttentionPagesOrderedConfig &c) {
   return pagedName("attention_pages_ordered", c);
@@ -210,6 +227,12 @@ std::vector<AttentionPagesWgmmaConfig> wgmmaConfigs(const PagedProblem &p) {
   return {c};
 }
 
+/// A version for few segments or many rows has prompts in most of its calls. Up to 16 rows are short
+/// pieces, whose keys blocks share.
+std::string slowerTiles(const PagedProblem &p) {
+  return p.rows > (p.prompts ? 16 : 128) ? "" : "few rows of prompts: attention_pages";
+}
+
 const PagedKernel &wgmmaKernel() {
   static const PagedKernelOf<AttentionPagesWgmmaConfig> kernel({
       .name = "attention_pages_wgmma",
@@ -221,13 +244,34 @@ const PagedKernel &wgmmaKernel() {
                : p.config.pageTokens != 64 ? "pages that are not of 64 tokens"
                                            : "";
       },
-      // A version for few segments or many rows has prompts in most of its calls. Up to 16 rows are
-      // short pieces, whose keys blocks share.
-      .slower = [](const PagedProblem &p) -> std::string {
-        return p.rows > (p.prompts ? 16 : 128) ? "" : "few rows of prompts: attention_pages";
-      },
+      .slower = slowerTiles,
       .configs = wgmmaConfigs,
       .emit = emit<AttentionPagesWgmmaConfig>,
+  });
+  return kernel;
+}
+
+const PagedKernel &wideKernel() {
+  static const PagedKernelOf<AttentionPagesWideConfig> kernel({
+      .name = "attention_pages_wide",
+      .summary = "prompts of heads of a multiple of 16 from 64 to 256 over pages of 64 tokens: "
+                 "tiles of 64 queries by wgmma",
+      .needs = wgmmaTiles,
+      .can = {F16, BF16, SharedKeys, Window},
+      .refusal = [](const PagedProblem &p) -> std::string {
+        const int d = p.config.headDim;
+        return d % 16 != 0 || d < 64 || d > 256 ? "heads that are no multiple of 16 from 64 to 256"
+               : p.config.pageTokens != 64      ? "pages that are not of 64 tokens"
+                                                : "";
+      },
+      .slower = slowerTiles,
+      .configs =
+          [](const PagedProblem &p) {
+            AttentionPagesWideConfig c{p.config};
+            c.splits = splitsOf(p);
+            return std::vector{c};
+          },
+      .emit = emit<AttentionPagesWideConfig>,
   });
   return kernel;
 }
@@ -249,7 +293,8 @@ const PagedKernel &orderedKernel() {
 
 llvm::ArrayRef<const PagedKernel *> pagedKernels() {
   using namespace attention_pages;
-  static const PagedKernel *const kernels[] = {&wgmmaKernel(), &tilesKernel(), &orderedKernel()};
+  static const PagedKernel *const kernels[] = {&wgmmaKernel(), &wideKernel(), &tilesKernel(),
+                                               &orderedKernel()};
   return kernels;
 }
 

@@ -11,15 +11,19 @@ namespace gpt2c {
 struct AttentionPagesConfig : PagedConfig {};
 /// Pieces of prompts by wgmma, in two or four groups.
 struct AttentionPagesWgmmaConfig : PagedConfig {};
+/// The same of heads of a multiple of 16 from 64 to 256, in one group and a warp that copies.
+struct AttentionPagesWideConfig : PagedConfig {};
 /// Keys are summed up in the order of their positions, whatever else the piece has: one group, and
 /// no splits.
 struct AttentionPagesOrderedConfig : PagedConfig {};
 
 std::string nameOf(const AttentionPagesConfig &c);
 std::string nameOf(const AttentionPagesWgmmaConfig &c);
+std::string nameOf(const AttentionPagesWideConfig &c);
 std::string nameOf(const AttentionPagesOrderedConfig &c);
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesConfig &config);
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesWgmmaConfig &config);
+KernelSource attentionPages(llvm::StringRef name, const AttentionPagesWideConfig &config);
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesOrderedConfig &config);
 Grid gridOf(const PagedConfig &c, const plan::ExprT &pieces);
 

@@ -114,14 +114,18 @@ const char *typeOf(const PagedConfig &c) { // fp16, where no name is said
 template <typename Config>
 void addCase(Suite &suite, const Config &c, const std::string &what,
              const std::vector<Part> &parts) {
-  constexpr bool wgmma = std::is_same_v<Config, AttentionPagesWgmmaConfig>,
+  constexpr bool wide = std::is_same_v<Config, AttentionPagesWideConfig>,
+                 wgmma = wide || std::is_same_v<Config, AttentionPagesWgmmaConfig>,
                  ordered = std::is_same_v<Config, AttentionPagesOrderedConfig>;
-  int attention = suite.kernel(wgmma ? "attention_pages_wgmma" : "attention_pages",
+  int attention = suite.kernel(wide    ? "attention_pages_wide"
+                               : wgmma ? "attention_pages_wgmma"
+                                       : "attention_pages",
                                [&](llvm::StringRef name) { return attentionPages(name, c); });
   const std::string sizes = "head_dim " + std::to_string(c.headDim) + " heads " +
                             std::to_string(c.kvHeads) + " of " + std::to_string(c.heads) +
                             " splits " + std::to_string(c.splits) + " " + what +
-                            (wgmma          ? " wgmma"
+                            (wide           ? " wide"
+                             : wgmma        ? " wgmma"
                              : c.groups > 1 ? " groups"
                                             : "") +
                             (ordered ? " ordered" : "") + typeOf(c);
@@ -154,7 +158,8 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
                            {"scale", float(scale)}};
     if (wgmma) {
       arguments.set("qkvMap", MapOf{&qkv, call.rows, call.row(), 64, 1});
-      arguments.set("kvMap", MapOf{&kv, 64, 64, 64, uint64_t(call.pages) * 2 * 2 * c.kvHeads});
+      arguments.set("kvMap",
+                    MapOf{&kv, 64, c.headDim, 64, uint64_t(call.pages) * 2 * 2 * c.kvHeads});
     }
     for (int turn = 0; turn < 2; ++turn) { // counters are zero again
       run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())), arguments);
@@ -204,11 +209,30 @@ void addOrderedCase(Suite &suite, const AttentionPagesOrderedConfig &c) {
 
 /// Pieces of a sequence but the last have 64 tokens. They begin at pages and elsewhere, behind
 /// pages that are full or not, or behind none.
+const std::vector<Part> wholePieces = {{0, 1, 64},   {63, 1, 64},   {0, 130, 64},  {500, 1, 64},
+                                       {70, 16, 64}, {0, 17, 64},   {200, 70, 64}, {37, 300, 64},
+                                       {64, 64, 64}, {128, 40, 64}, {10, 64, 64},  {0, 65, 64},
+                                       {449, 63, 64}};
+
+void addWideCases(Suite &suite) {
+  for (Scalar x : {Scalar::F16, Scalar::BF16}) {
+    for (int headDim : {64, 80, 96, 128, 208, 256})
+      for (int kvHeads : {1, 2}) {
+        AttentionPagesWideConfig c = {
+            {.x = x, .headDim = headDim, .heads = 2, .kvHeads = kvHeads, .splits = kvHeads}};
+        addCase(suite, c, "whole pieces", wholePieces);
+        c.window = 100;
+        if (kvHeads == 1)
+          addCase(suite, c, "window", wholePieces);
+      }
+    const AttentionPagesWideConfig c = {{.x = x, .headDim = 128, .heads = 2, .kvHeads = 1}};
+    addCase(suite, c, "long prompt", {{1000, 1000, 64}, {2000, 3, 64}, {0, 1024, 64}});
+    addCase(suite, c, "fewer rows than a tile", {{896, 17, 64}});
+  }
+}
+
 void addWgmmaCases(Suite &suite) {
-  const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64},   {0, 130, 64},  {500, 1, 64},
-                                   {70, 16, 64}, {0, 17, 64},   {200, 70, 64}, {37, 300, 64},
-                                   {64, 64, 64}, {128, 40, 64}, {10, 64, 64},  {0, 65, 64},
-                                   {449, 63, 64}};
+  const std::vector<Part> &mixed = wholePieces;
   for (Scalar x : {Scalar::F16, Scalar::BF16}) {
     const AttentionPagesWgmmaConfig c = {
         {.x = x, .headDim = 64, .heads = 4, .kvHeads = 4, .groups = 2}};
@@ -234,6 +258,7 @@ void addWgmmaCases(Suite &suite) {
 
 void addCases(Suite &suite) {
   addWgmmaCases(suite);
+  addWideCases(suite);
   const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64}, {0, 130, 64}, {500, 1, 64},
                                    {70, 16, 16}, {0, 17, 64}, {200, 70, 30}};
   for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32}) {

@@ -48,8 +48,8 @@ llvm::Error emitPaged(StepBuilder &b, const PagedGroup &g) {
     if (!qkvAt || !kvAt)
       return llvm::joinErrors(qkvAt.takeError(), kvAt.takeError());
     (*args)["qkvMap"] = b.tensorMap(std::move(*qkvAt), qkv->type.shape[1],
-                                    64 * (c.heads + 2 * c.kvHeads), 64, &one);
-    (*args)["kvMap"] = b.tensorMap(std::move(*kvAt), Dim(64), 64, 64, &matrices);
+                                    c.headDim * (c.heads + 2 * c.kvHeads), 64, &one);
+    (*args)["kvMap"] = b.tensorMap(std::move(*kvAt), Dim(64), c.headDim, 64, &matrices);
   }
   PagedLaunch launch{b, op, g.problem, *args};
   return g.taken.kernel->emit(launch, g.taken.config);

@@ -48,8 +48,9 @@ Built build(const Call &c) {
   return {lowered.kernelOf(*last), std::move(last)};
 }
 
-TEST(PagedAttentionLowering, ManyRowsOfHeadsOf64AreTilesOfHopper) {
-  const std::string tiles = "attention_pages_wgmma", other = "attention_pages";
+TEST(PagedAttentionLowering, ManyRowsAreTilesOfHopper) {
+  const std::string tiles = "attention_pages_wgmma", wide = "attention_pages_wide",
+                    other = "attention_pages";
   EXPECT_EQ(build({}).kernel, tiles);
   EXPECT_EQ(build({.type = "bf16"}).kernel, tiles);
   EXPECT_EQ(build({.kvHeads = 8}).kernel, tiles);
@@ -58,9 +59,12 @@ TEST(PagedAttentionLowering, ManyRowsOfHeadsOf64AreTilesOfHopper) {
   EXPECT_EQ(build({.rows = 129, .sequences = 9}).kernel, tiles);
   EXPECT_EQ(build({.rows = 128, .sequences = 9}).kernel, other);
   EXPECT_EQ(build({.type = "f32"}).kernel, other);
-  EXPECT_EQ(build({.headDim = 80}).kernel, other);
+  EXPECT_EQ(build({.headDim = 80}).kernel, wide);
+  EXPECT_EQ(build({.headDim = 80, .rows = 16}).kernel, other);
+  EXPECT_EQ(build({.headDim = 72}).kernel, other);
+  EXPECT_EQ(build({.arch = "sm_80", .headDim = 80}).kernel, other);
   EXPECT_EQ(build({.arch = "sm_80"}).kernel, other);
-  EXPECT_EQ(build({.attrs = ", window = 32"}).kernel, other);
+  EXPECT_EQ(build({.attrs = ", window = 32"}).kernel, wide);
 }
 
 TEST(PagedAttentionLowering, MapsFollowTheNumberOfPages) {
