@@ -71,7 +71,8 @@ private:
 
   /// The functions for each kind of architecture, one behind the other, and the kernels of all.
   llvm::Error addTargets() {
-    const std::vector<TargetGroup> groups = targetGroups(draft_.options.archs);
+    const std::vector<TargetGroup> groups =
+        targetGroups(draft_.options.archs, draft_.options.rates);
     for (const TargetGroup &group : groups) {
       draft_.pool.target = group.target;
       draft_.pool.targetNumber = &group - groups.data();

@@ -51,6 +51,8 @@ struct CodegenOptions {
   unsigned threads = 2;
   /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
   std::string kernelCache;
+  /// What estimates are in proportion to.
+  TargetRates rates;
   /// Takes one of the configurations that may compute an op; none: the cost model's.
   Chooser choose;
   /// Told how many of all images are compiled.

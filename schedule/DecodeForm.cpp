@@ -53,7 +53,8 @@ bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,
   const bool vectors =
       s && s->width % 16 == 0 && s->hidden % 16 == 0 && s->heads * s->headDim % 16 == 0;
   const std::optional<double> takes = taken->candidates(floats).front().microseconds;
-  return step.asked || !takes || !vectors || *takes <= graphStepMicroseconds(*s, step.rows);
+  return step.asked || !takes || !vectors ||
+         *takes <= graphStepMicroseconds(*s, step.rows, step.target.rates);
 }
 
 /// Why each kernel does not run the step.

@@ -27,7 +27,9 @@ llvm::Error VersionScheduler::add(std::vector<FunctionSchedule> &list, Function 
     auto other = schedule(*wide, version.bounds, options, kernels_);
     if (!other)
       return other.takeError();
-    if (microsecondsOf(*other, version.bounds) < microsecondsOf(version.schedule, version.bounds)) {
+    const TargetRates &rates = options.target.rates;
+    if (microsecondsOf(*other, version.bounds, rates) <
+        microsecondsOf(version.schedule, version.bounds, rates)) {
       version.of = wide;
       version.schedule = std::move(*other);
     }

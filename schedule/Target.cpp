@@ -37,16 +37,16 @@ constexpr unsigned kib = 1024;
 /// Of an architecture with several machines the server's: A100, A40, L40S, H100 and H200, B200,
 /// RTX PRO 6000 (CUDA C++ Programming Guide, "Compute Capabilities").
 const Machine machines[] = {
-    {"80", {108, 163 * kib, {}}},
-    {"86", {84, leastShared, {}}},
-    {"87", {16, 163 * kib, {}}},
-    {"89", {142, leastShared, {}}},
-    {"90", {132, wholeShared, {Tma, Clusters, Shared}}},
-    {"90a", {132, wholeShared, {Wgmma, Tma, Clusters, Shared}}},
-    {"100", {148, wholeShared, {Tma, Clusters, Shared}}},
-    {"103", {148, wholeShared, {Tma, Clusters, Shared}}},
-    {"120", {188, leastShared, {Tma, Clusters}}},
-    {"121", {48, leastShared, {Tma, Clusters}}},
+    {"80", {108, 163 * kib, {}, {}}},
+    {"86", {84, leastShared, {}, {}}},
+    {"87", {16, 163 * kib, {}, {}}},
+    {"89", {142, leastShared, {}, {}}},
+    {"90", {132, wholeShared, {Tma, Clusters, Shared}, {}}},
+    {"90a", {132, wholeShared, {Wgmma, Tma, Clusters, Shared}, {}}},
+    {"100", {148, wholeShared, {Tma, Clusters, Shared}, {}}},
+    {"103", {148, wholeShared, {Tma, Clusters, Shared}, {}}},
+    {"120", {188, leastShared, {Tma, Clusters}, {}}},
+    {"121", {48, leastShared, {Tma, Clusters}, {}}},
 };
 
 /// Those of the architecture of that number, whose own features but those of 90a nothing uses; of
@@ -71,7 +71,9 @@ Target Target::of(llvm::ArrayRef<std::string> archs) {
     }
     if (all)
       one = {std::min(all->multiprocessors, one.multiprocessors),
-             std::min(all->sharedBytes, one.sharedBytes), all->features & one.features};
+             std::min(all->sharedBytes, one.sharedBytes),
+             all->features & one.features,
+             {}};
     all = one;
   }
   return all.value_or(Target());
@@ -84,10 +86,13 @@ int64_t Target::clusters(int blocks) const {
   return has({Clusters}) ? most[blocks] * multiprocessors / most[1] : multiprocessors / blocks;
 }
 
-std::vector<TargetGroup> targetGroups(llvm::ArrayRef<std::string> archs) {
+std::vector<TargetGroup> targetGroups(llvm::ArrayRef<std::string> archs, const TargetRates &rates) {
   std::vector<TargetGroup> groups;
   for (const std::string &arch : archs) {
-    const Target target = Target::of({arch});
+    Target target = Target::of({arch});
+    target.rates = rates;
+    if (rates.multiprocessors > 0)
+      target.multiprocessors = rates.multiprocessors;
     auto group = llvm::find_if(groups, [&](const TargetGroup &g) { return g.target == target; });
     if (group == groups.end())
       group = groups.insert(group, {target, {}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schedule/Abilities.h"
+#include "schedule/cost/TargetRates.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -32,6 +33,7 @@ struct Target {
   int64_t multiprocessors = 132;      ///< that a grid should fill
   unsigned sharedBytes = leastShared; ///< of shared memory that a block may have
   Features features;
+  TargetRates rates;
 
   bool has(Features f) const { return features.hasAll(f); }
   /// Of clusters of up to 8 blocks, each alone on a multiprocessor, the most that are resident at
@@ -49,8 +51,10 @@ struct TargetGroup {
   Target target;
   std::vector<std::string> archs;
 };
-/// Those of a plan, each in one group, in the order in which they are first named.
-std::vector<TargetGroup> targetGroups(llvm::ArrayRef<std::string> archs);
+/// Those of a plan, each in one group, in the order in which they are first named, of machines with
+/// these rates.
+std::vector<TargetGroup> targetGroups(llvm::ArrayRef<std::string> archs,
+                                      const TargetRates &rates = {});
 
 /// What tiles by wgmma need that tensor maps fill.
 constexpr Features wgmmaTiles = {Feature::Wgmma, Feature::Tma, Feature::Shared};

@@ -54,7 +54,7 @@ static void printFor(const Module &module, const CodegenOptions &options, const 
 }
 
 void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os) {
-  const std::vector<TargetGroup> groups = targetGroups(options.archs);
+  const std::vector<TargetGroup> groups = targetGroups(options.archs, options.rates);
   for (const TargetGroup &group : groups) {
     if (groups.size() > 1)
       os << "for " << llvm::join(group.archs, ", ") << "\n";

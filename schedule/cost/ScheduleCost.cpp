@@ -17,52 +17,72 @@ static double bytesOf(const Value *v, const SymbolBounds &bounds) {
   return v ? double(rangeOf(bytesOf(v), bounds).hi) : 0;
 }
 
-static double ownCost(const Op &op, const SymbolBounds &bounds) {
-  double bytes = 0;
-  for (const Value *v : op.operands())
-    bytes += bytesOf(v, bounds);
-  for (const Value *v : op.results())
-    bytes += bytesOf(v, bounds);
-  return launch + bytes / bytesPerMicrosecond;
-}
+namespace {
 
-/// What the weights of a product take from memory.
-static double readCost(const LinearShape &s) {
-  const bool odd = isQuantised(s.w) && s.k % 16 != 0;
-  const double bytes =
-      odd ? oddRowBytes * std::max(1.0, double(s.rows) / rowsOfOdd) : scalarBytes(s.w);
-  return double(s.n) * double(s.k) * bytes / bytesPerMicrosecond;
-}
+/// Microseconds of launches on one machine, at the most rows there can be.
+struct LaunchCosts {
+  const SymbolBounds &bounds;
+  const double launch, bytesPerMicrosecond;
 
-static double productCost(const LinearGroup &group, const SymbolBounds &bounds) {
-  const LinearProblem &p = group.problem;
-  double cost = std::max(group.taken.microseconds.value_or(0), launch + readCost(p));
-  if (!group.int8)
+  LaunchCosts(const SymbolBounds &bounds, const TargetRates &rates)
+      : bounds(bounds), launch(gpt2c::launch * rates.launches()),
+        bytesPerMicrosecond(gpt2c::bytesPerMicrosecond / rates.reads()) {}
+
+  double own(const Op &op) const {
+    double bytes = 0;
+    for (const Value *v : op.operands())
+      bytes += bytesOf(v, bounds);
+    for (const Value *v : op.results())
+      bytes += bytesOf(v, bounds);
+    return launch + bytes / bytesPerMicrosecond;
+  }
+
+  /// What the weights of a product take from memory.
+  double read(const LinearShape &s) const {
+    const bool odd = isQuantised(s.w) && s.k % 16 != 0;
+    const double bytes =
+        odd ? oddRowBytes * std::max(1.0, double(s.rows) / rowsOfOdd) : scalarBytes(s.w);
+    return double(s.n) * double(s.k) * bytes / bytesPerMicrosecond;
+  }
+
+  double product(const LinearGroup &group) const {
+    const LinearProblem &p = group.problem;
+    double cost = std::max(group.taken.microseconds.value_or(0), launch + read(p));
+    if (!group.int8)
+      return cost;
+    // Launches around it: rows that are quantised, weights that become floats, a quantised result.
+    const double rows = bytesOf(group.product->operand(ops::Linear::X), bounds),
+                 result = double(p.rows) * double(p.n) * scalarBytes(p.y);
+    if (group.int8->rows == Int8Product::Quantised)
+      cost += launch + 1.5 * rows / bytesPerMicrosecond;
+    if (group.int8->widened)
+      cost += launch + double(p.n) * double(p.k) * (1 + scalarBytes(p.w)) / bytesPerMicrosecond;
+    if (group.int8->result == Int8Product::Behind)
+      cost += launch + 1.5 * result / bytesPerMicrosecond;
     return cost;
-  // Launches around it: rows that are quantised, weights that become floats, a quantised result.
-  const double rows = bytesOf(group.product->operand(ops::Linear::X), bounds),
-               result = double(p.rows) * double(p.n) * scalarBytes(p.y);
-  if (group.int8->rows == Int8Product::Quantised)
-    cost += launch + 1.5 * rows / bytesPerMicrosecond;
-  if (group.int8->widened)
-    cost += launch + double(p.n) * double(p.k) * (1 + scalarBytes(p.w)) / bytesPerMicrosecond;
-  if (group.int8->result == Int8Product::Behind)
-    cost += launch + 1.5 * result / bytesPerMicrosecond;
-  return cost;
-}
+  }
 
-double microsecondsOf(const Schedule &schedule, const SymbolBounds &bounds) {
+  double mlp(const MlpGroup &mlp) const {
+    return std::max(mlp.taken.microseconds.value_or(0),
+                    launch + read(mlp.problem.hidden) + read(mlp.problem.output));
+  }
+};
+
+} // namespace
+
+double microsecondsOf(const Schedule &schedule, const SymbolBounds &bounds,
+                      const TargetRates &rates) {
+  const LaunchCosts costs(bounds, rates);
   double sum = 0;
   for (const Group &group : schedule.groups) {
     if (group.get<RefusedGroup>())
       return std::numeric_limits<double>::infinity();
     if (const auto *linear = group.get<LinearGroup>())
-      sum += productCost(*linear, bounds);
+      sum += costs.product(*linear);
     else if (const auto *mlp = group.get<MlpGroup>())
-      sum += std::max(mlp->taken.microseconds.value_or(0),
-                      launch + readCost(mlp->problem.hidden) + readCost(mlp->problem.output));
+      sum += costs.mlp(*mlp);
     else if (const auto *own = group.get<OwnGroup>())
-      sum += ownCost(*own->op, bounds);
+      sum += costs.own(*own->op);
   }
   return sum;
 }

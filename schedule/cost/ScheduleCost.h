@@ -10,6 +10,7 @@ namespace gpt2c {
 /// as their kernels' models have them, never less than their weights take from memory, all else by
 /// what it reads and writes. Good for comparing forms of one function, whose attention is the same.
 /// Infinite: a group has no kernel.
-double microsecondsOf(const Schedule &schedule, const SymbolBounds &bounds);
+double microsecondsOf(const Schedule &schedule, const SymbolBounds &bounds,
+                      const TargetRates &rates);
 
 } // namespace gpt2c

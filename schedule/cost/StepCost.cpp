@@ -14,32 +14,35 @@ int64_t vocabularyBytes(const DecoderShape &s) {
   return s.vocabulary * s.width * int64_t(byteSize(s.weights));
 }
 
-double graphStepMicroseconds(const DecoderShape &s, int64_t rows) {
+double graphStepMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates) {
   // A layer has five launches, which take more for more rows; weights are read at 3 TB/s for one
   // row and less for more, and bytes meet the conversion before the memory.
   const double doublings = std::log2(double(rows)), megabyte = 1e-6;
   const double launches = 7.8 + (s.isGrouped() ? 1.0 : 0) + 0.65 * doublings,
                perMegabyte = 0.333 + 0.04 * doublings + (isQuantised(s.weights) ? 0.2 : 0);
-  return 10 +
+  return 10 * rates.launches() +
          double(s.layers.size()) *
-             (launches + perMegabyte * double(layerWeightBytes(s)) * megabyte) +
-         0.22 * double(vocabularyBytes(s)) * megabyte;
+             (launches * rates.launches() +
+              perMegabyte * rates.reads() * double(layerWeightBytes(s)) * megabyte) +
+         0.22 * rates.reads() * double(vocabularyBytes(s)) * megabyte;
 }
 
-double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bool several) {
+double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bool several,
+                               const TargetRates &rates) {
   // Two hops through device memory and three through a cluster a layer; then what the block reads.
-  const double kilobyte = 1e-3, megabyte = 1e-6, layers = double(s.layers.size()),
-               vocabulary = double(vocabularyBytes(s)) * megabyte;
+  const double kilobyte = 1e-3 * rates.reads(), layers = double(s.layers.size()),
+               vocabulary = double(vocabularyBytes(s)) * 1e-6 * rates.reads();
   const bool grouped = s.isGrouped(), bytes = isQuantised(s.weights);
   if (!several) {
-    const double hops = 3.4 + (grouped ? 0.95 : 0) + 0.66 * block.heads,
+    const double hops = (3.4 + (grouped ? 0.95 : 0) + 0.66 * block.heads) * rates.hops(),
                  perKilobyte = 0.0176 + (bytes ? 0.0168 : 0);
-    return 4 + layers * (hops + perKilobyte * (block.weightBytes + block.keyBytes) * kilobyte) +
+    return 4 * rates.launches() +
+           layers * (hops + perKilobyte * (block.weightBytes + block.keyBytes) * kilobyte) +
            0.33 * vocabulary;
   }
   // Heads with keys of their own attend one after the other.
-  const double hops = 3.0 + (grouped ? 4.7 : 0), perKilobyte = bytes ? 0.0384 : 0.0287,
-               perKey = grouped ? 0 : 0.0402;
+  const double hops = (3.0 + (grouped ? 4.7 : 0)) * rates.hops(),
+               perKilobyte = bytes ? 0.0384 : 0.0287, perKey = grouped ? 0 : 0.0402;
   return layers * (hops + perKilobyte * block.weightBytes * kilobyte +
                    perKey * block.keyBytes * kilobyte) +
          0.28 * vocabulary;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "schedule/DecoderShape.h"
+#include "schedule/cost/TargetRates.h"
 
 #include <cstdint>
 
@@ -17,7 +18,8 @@ int64_t layerWeightBytes(const DecoderShape &shape);
 int64_t vocabularyBytes(const DecoderShape &shape);
 
 /// Microseconds of a step of `rows` sequences as a CUDA graph of launches.
-double graphStepMicroseconds(const DecoderShape &shape, int64_t rows);
+double graphStepMicroseconds(const DecoderShape &shape, int64_t rows,
+                             const TargetRates &rates = {});
 
 /// A block of a step in clusters, as it is costed: the one that has most to do.
 struct BlockWork {
@@ -25,6 +27,7 @@ struct BlockWork {
   int heads = 1;                        ///< of its cluster
 };
 /// Microseconds of a step in thread block clusters, of one sequence or of several.
-double clusterStepMicroseconds(const DecoderShape &shape, const BlockWork &block, bool several);
+double clusterStepMicroseconds(const DecoderShape &shape, const BlockWork &block, bool several,
+                               const TargetRates &rates = {});
 
 } // namespace gpt2c

@@ -96,7 +96,8 @@ bool LinearFamily::isEndDearer(const LinearProblem &p, const LinearProblem &ende
   const std::vector<LinearCandidate> with = candidates(ended), without = candidates(p);
   // A launch by itself reads what the product has written; a rotation writes as much, a gate half
   // of it, and its product the other half.
-  constexpr double launch = 2, bytesPerMicrosecond = 3e6;
+  const TargetRates &rates = p.target.rates;
+  const double launch = 2 * rates.launches(), bytesPerMicrosecond = 3e6 / rates.reads();
   const double traffic = double(p.rows) * double(p.n) * scalarBytes(p.y) * 2 / bytesPerMicrosecond;
   return !without.empty() && with.front().microseconds && without.front().microseconds &&
          *with.front().microseconds > *without.front().microseconds + launch + traffic;

@@ -32,7 +32,9 @@ std::optional<double> tileMicroseconds(const LinearProblem &p) {
                      processors = double(p.target.multiprocessors),
                      rate = blocks > processors ? 3.5e6 : std::min(4.1e6, blocks * 45e3),
                      bytes = double(p.n * p.k * scalarBytes(p.w));
-        return std::max(tmaProductCost(c, p), 2.6 + bytes / rate);
+        const TargetRates &rates = p.target.rates;
+        return std::max(tmaProductCost(c, p),
+                        2.6 * rates.launches() + bytes / rate * rates.reads());
       },
       tile);
 }

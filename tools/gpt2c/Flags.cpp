@@ -10,6 +10,7 @@
 #include "tools/common/flags/PipelineFlags.h"
 #include "tools/common/flags/QuantizeFlags.h"
 #include "tools/common/verification/Verification.h"
+#include "tools/gpt2c/CalibrateTarget.h"
 #include "tools/gpt2c/Gpu.h"
 #include "tools/gpt2c/Quantize.h"
 
@@ -43,6 +44,16 @@ static cl::opt<std::string>
                      "native, all, or none for a plan "
                      "that runs on the CPU only (default: native where there is a GPU, else all)"),
             cl::value_desc("LIST"), category());
+static cl::opt<std::string>
+    targetName("target",
+               cl::desc("The machine that estimates are for: h100, h200, or a file of "
+                        "--calibrate-target (default: h200)"),
+               cl::value_desc("NAME|FILE"), category());
+static cl::opt<std::string>
+    calibratePath("calibrate-target",
+                  cl::desc("Measure what launches, memory, hops and products take on the GPU of "
+                           "--device, write it to FILE for --target, and compile nothing"),
+                  cl::value_desc("FILE"), category());
 static cl::opt<std::string> tokenizerPath(
     "tokenizer",
     cl::desc("Folder with tokenizer.json, vocab.json and merges.txt, or tokenizer.model; none "
@@ -330,6 +341,8 @@ static std::vector<std::string> recordedFlags(const CompileFlags &f) {
       "--precision=" + o.precision, "--max-batch=" + std::to_string(maxBatch),
       "--max-context=" + std::to_string(maxContext),
       "--gpu-arch=" + (o.archs.empty() ? "none" : llvm::join(o.archs, ","))};
+  if (!targetName.empty())
+    flags.push_back("--target=" + llvm::sys::path::filename(targetName).str());
   if (o.decode != DecodeMode::Auto)
     flags.push_back(o.decode == DecodeMode::Graph ? "--decode=graph" : "--decode=persistent");
   if (o.batchInvariant)
@@ -363,6 +376,10 @@ static llvm::Error readCodegenFlags(CompileFlags &f) {
     return archs.takeError();
   if (llvm::Error e = checkKernels(*archs))
     return e;
+  auto rates = targetFlag(targetName);
+  if (!rates)
+    return rates.takeError();
+  o.rates = *rates;
   o.archs = std::move(*archs);
   f.passes.quantize.widenWeights =
       mayWidenWeights() && !o.archs.empty() && !batchInvariant && f.passes.precision != DType::F32;
@@ -382,6 +399,32 @@ static llvm::Error readCodegenFlags(CompileFlags &f) {
   o.progress = kernelProgress();
   o.flags = recordedFlags(f);
   return llvm::Error::success();
+}
+
+bool allowCalibration(llvm::ArrayRef<const char *> arguments) {
+  if (llvm::none_of(arguments, [](llvm::StringRef argument) {
+        return argument.ltrim('-').starts_with(calibratePath.ArgStr);
+      }))
+    return false;
+  modelPath.setNumOccurrencesFlag(cl::Optional);
+  outputPath.setNumOccurrencesFlag(cl::Optional);
+  return true;
+}
+
+llvm::Error calibrateTarget() {
+  if (!modelPath.empty() || !outputPath.empty())
+    return makeError(ExitCode::Usage, "--calibrate-target measures and compiles nothing: leave out "
+                                      "the model and -o, then give the file to --target");
+  auto device = deviceFlag();
+  if (!device)
+    return device.takeError();
+  if (device->kind == DeviceName::Kind::Cpu)
+    return makeError(ExitCode::Usage, "--calibrate-target: --device=cpu is no GPU");
+  auto measured = measureTarget(*device, cudaPath);
+  if (!measured)
+    return measured.takeError();
+  return writeOutput(calibratePath,
+                     [&](llvm::raw_ostream &os) { os << measured->rates.print(measured->device); });
 }
 
 llvm::Expected<CompileFlags> compileFlags() {

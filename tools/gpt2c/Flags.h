@@ -36,6 +36,12 @@ struct CompileFlags {
 /// The folder of a model's file, "." for one without; a folder is its own.
 std::string folderOf(llvm::StringRef path);
 
+/// Whether --calibrate-target is among the arguments, with which no model has to be given. To be
+/// asked before they are parsed.
+bool allowCalibration(llvm::ArrayRef<const char *> arguments);
+/// What it asks for. Errors: Usage, IO, and those of the GPU and NVRTC.
+llvm::Error calibrateTarget();
+
 /// All flags, checked one by one and against each other. Errors: Usage, Unsupported, and those of
 /// the GPU and NVRTC where --gpu-arch needs them.
 llvm::Expected<CompileFlags> compileFlags();

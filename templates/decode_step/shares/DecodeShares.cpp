@@ -54,13 +54,15 @@ static std::string refusal(const DecodeProblem &p) {
 }
 static double cost(const shares::Division &d, const DecodeProblem &p) {
   const shares::BlockBytes bytes = shares::blockBytes(d, int(p.shape->context));
-  return clusterStepMicroseconds(*p.shape, {bytes.others, bytes.keys, d.headsEach}, d.rows > 1);
+  return clusterStepMicroseconds(*p.shape, {bytes.others, bytes.keys, d.headsEach}, d.rows > 1,
+                                 p.target.rates);
 }
 
 static std::string slower(const DecodeProblem &p) {
   if (p.asked || !refusal(p).empty())
     return "";
-  const double here = cost(*divisionOf(p), p), launches = graphStepMicroseconds(*p.shape, p.rows);
+  const double here = cost(*divisionOf(p), p),
+               launches = graphStepMicroseconds(*p.shape, p.rows, p.target.rates);
   return here <= launches
              ? ""
              : llvm::formatv("they would take {0:F0} us for {1} sequences, launches {2:F0}", here,

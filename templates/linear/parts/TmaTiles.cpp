@@ -246,7 +246,7 @@ template <typename Config> static bool inLines(const Config &) { return false; }
 // Angles, 8 bytes for two columns, come from L2 behind the last k-tile of a tile. Where rows do not
 // leave in lines a warp reads parts of lines of the tables, and these twice.
 template <typename Config> static double withRotation(const Config &c, const LinearProblem &p) {
-  const double cost = tmaCost(c, p);
+  const double cost = tmaCost(c, p) * p.target.rates.multiplies();
   if (p.fused.end != ProductEndKind::Rotation)
     return cost;
   const int64_t blocks = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn);

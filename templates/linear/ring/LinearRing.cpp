@@ -60,10 +60,12 @@ constexpr int mostRegisters = 128; ///< of X: a block has up to 224
 /// A slot is waited for, multiplied and given back, whatever its size; then its bytes count, of the
 /// last one twice: nothing hides what is multiplied behind it. A norm is taken out of the sums of
 /// each group of eight columns.
-double microsecondsOf(const LinearRingConfig &c) {
-  const double groups = double(divideCeilSigned(c.columns, 8)), bytes = ringSlotBytes(c) / 47e3,
+double microsecondsOf(const LinearRingConfig &c, const TargetRates &rates) {
+  const double groups = double(divideCeilSigned(c.columns, 8)),
+               bytes = ringSlotBytes(c) / 47e3 * rates.reads(),
                group = c.norm == NormKind::None ? 0.1 : 0.35;
-  return (1.6 + c.columns / 8.0 * c.chunks * bytes + groups * (c.chunks * 0.18 + group) + bytes) *
+  return (1.6 * rates.launches() + c.columns / 8.0 * c.chunks * bytes +
+          groups * (c.chunks * 0.18 + group) + bytes) *
          (c.rows > 16 ? 1.4 : 1);
 }
 } // namespace
@@ -98,7 +100,7 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
     c.slots = std::min(all, (int(halfShared) - ringOtherBytes(c)) / (ringSlotBytes(c) + 16));
     if (c.slots < std::min(all, 3))
       continue;
-    const double cost = microsecondsOf(c) + 0.01 * ringPieces(c);
+    const double cost = microsecondsOf(c, p.target.rates) + 0.01 * ringPieces(c);
     if (!best || cost < least) {
       best = c;
       least = cost;
@@ -148,7 +150,7 @@ llvm::Error emit(LinearLaunch &l, const LinearRingConfig &c) {
 
 std::optional<double> ringMicroseconds(const LinearProblem &p) {
   const std::vector<LinearRingConfig> list = linear_ring::configs(p);
-  return list.empty() ? std::nullopt : std::optional(microsecondsOf(list.front()));
+  return list.empty() ? std::nullopt : std::optional(microsecondsOf(list.front(), p.target.rates));
 }
 
 const LinearKernel &linearRingKernel() {

@@ -72,7 +72,11 @@ double rowsMicroseconds(const LinearProblem &p) {
   // Parts of K in several blocks have more on its way, of few rows.
   const double bytes = double(p.n * p.k * scalarBytes(p.w));
   const bool split = linear_rows::rowsConfig(p).splits > 1;
-  return 2.0 + bytes / (p.rows > 16 ? (split ? 1.25e6 : 1.75e6) : split ? 3.5e6 : 2.1e6);
+  const TargetRates &rates = p.target.rates;
+  return 2.0 * rates.launches() + rates.reads() * bytes /
+                                      (p.rows > 16 ? (split ? 1.25e6 : 1.75e6)
+                                       : split     ? 3.5e6
+                                                   : 2.1e6);
 }
 
 namespace linear_rows {
