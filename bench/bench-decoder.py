@@ -32,7 +32,8 @@ from onnx import TensorProto, helper
 from common import sibling
 
 # layers, width, hidden, heads, heads of keys, vocabulary; where heads do not divide the width their
-# elements, and whether the vocabulary's product reads the token table
+# elements, whether the vocabulary's product reads the token table, and whether queries and keys are
+# normed by heads
 SIZES = {"tiny": (2, 64, 176, 4, 2, 512), "small": (12, 768, 2048, 12, 4, 32000),
          "llama-3.2-1b": (16, 2048, 8192, 32, 8, 128256)}
 EPSILON, BASE = 1e-5, 500000.0
@@ -55,15 +56,16 @@ class Decoder:
         self.g, self.context = g, context
         self.layers, self.width, self.hidden, self.heads, self.shared, self.vocab = sizes[:6]
         self.size, self.tied = head_of(sizes)
+        self.normed = any(sizes[8:])
         self.inner = self.heads * self.size
 
     def linear(self, x, name, k, n):
         weight = self.g.weight(name, (k, n), k ** -0.5)
         return self.g.op("MatMul", [x, weight])
 
-    def norm(self, x, name):
+    def norm(self, x, name, size=None):
         g = self.g
-        gain = (1 + 0.1 * g.rng.standard_normal(self.width)).astype(np.float32)
+        gain = (1 + 0.1 * g.rng.standard_normal(size or self.width)).astype(np.float32)
         mean = g.op("ReduceMean", [g.op("Mul", [x, x])], axes=[-1], keepdims=1)
         root = g.op("Sqrt", [g.op("Add", [mean, g.number(EPSILON)])])
         return g.op("Mul", [g.op("Div", [x, root]), g.constant(name, gain)])
@@ -79,6 +81,11 @@ class Decoder:
         shape = self.g.integers([0, 0, heads, self.size])
         return self.g.op("Transpose", [self.g.op("Reshape", [x, shape])], perm=[0, 2, 1, 3])
 
+    def turned(self, x, name, heads):
+        """Queries or keys."""
+        x = self.split(self.linear(x, name, self.width, heads * self.size), heads)
+        return self.rotated(self.norm(x, name + "n", self.size) if self.normed else x)
+
     def repeated(self, x):
         g, times = self.g, self.heads // self.shared
         if times == 1:
@@ -88,8 +95,8 @@ class Decoder:
 
     def attention(self, x, name):
         g, width, shared = self.g, self.width, self.shared * self.size
-        q = self.rotated(self.split(self.linear(x, name + ".q", width, self.inner), self.heads))
-        k = self.rotated(self.split(self.linear(x, name + ".k", width, shared), self.shared))
+        q = self.turned(x, name + ".q", self.heads)
+        k = self.turned(x, name + ".k", self.shared)
         v = self.split(self.linear(x, name + ".v", width, shared), self.shared)
         keys = g.op("Transpose", [self.repeated(k)], perm=[0, 1, 3, 2])
         scores = g.op("Mul", [g.op("MatMul", [q, keys]), g.number(self.size ** -0.5)])
@@ -200,6 +207,7 @@ class Torch:
         self.torch, self.args = torch, args
         self.layers, self.width, self.hidden, self.heads, self.shared = sizes[:5]
         self.size, tied = head_of(sizes)
+        self.normed = any(sizes[8:])
         self.type = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(args.precision,
                                                                         torch.float32)
         self.w = {name: torch.from_numpy(np.array(array)).to(args.device, self.type)
@@ -228,6 +236,11 @@ class Torch:
         a, b = x.chunk(2, -1)
         return x * self.w["cos"][positions] + self.torch.cat((-b, a), -1) * self.w["sin"][positions]
 
+    def turned(self, x, name, heads, positions):
+        """Queries or keys."""
+        x = self.split(x, heads)
+        return self.turn(self.norm(x, self.w[name + "n"]) if self.normed else x, positions)
+
     def split(self, x, heads):
         return x.view(x.shape[0], -1, heads, self.size).transpose(1, 2)
 
@@ -242,8 +255,8 @@ class Torch:
         x = w["tokens"][ids]
         for i in range(self.layers):
             h = self.norm(x, w[f"{i}.n1"])
-            q = self.turn(self.split(h @ w[f"{i}.q"], self.heads), positions)
-            k = self.turn(self.split(h @ w[f"{i}.k"], self.shared), positions)
+            q = self.turned(h @ w[f"{i}.q"], f"{i}.q", self.heads, positions)
+            k = self.turned(h @ w[f"{i}.k"], f"{i}.k", self.shared, positions)
             v = self.split(h @ w[f"{i}.v"], self.shared)
             if len(past) > i:
                 k, v = (torch.cat(pair, 2) for pair in zip(past[i], (k, v)))
@@ -274,10 +287,10 @@ class Torch:
         for i in range(self.layers):
             qkv = self.norm(x, w[f"{i}.n1"]) @ w[f"{i}.qkv"]
             q, k, v = qkv.split([self.heads * self.size, shared, shared], -1)
-            k, v = self.turn(self.split(k, self.shared), positions), self.split(v, self.shared)
+            k, v = self.turned(k, f"{i}.k", self.shared, positions), self.split(v, self.shared)
             state[i][0].index_copy_(2, positions, k)
             state[i][1].index_copy_(2, positions, v)
-            q = self.turn(self.split(q, self.heads), positions)
+            q = self.turned(q, f"{i}.q", self.heads, positions)
             if prompt:
                 y = attention(q, k, v, is_causal=True, enable_gqa=True)
             else:

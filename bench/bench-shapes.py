@@ -2,17 +2,18 @@
 """Decoders of the shapes that people run, random weights: decode steps and prompts beside their
 floor, and PyTorch on the same GPU in the same run. Prints a table in Markdown.
 
-    bench-shapes.py [--shapes=NAME,.. | all] [--random=N --seed=N] [--batches=1,8,32]
+    bench-shapes.py [--shapes=NAME,.. | all] [--random=N --seed=N [--normed]] [--batches=1,8,32]
         [--prompts=1x512,8x512] [--context=512] [--precision=fp16] [--quantize=w8a16,..]
         [--peer] [--samples=7] [--jobs=4] [--work=DIR] [gpt2c flags ...]
 
 --random draws N shapes: 4 to 40 layers, widths from 256 to 4096, any number of heads, ratio of
-heads to keys, MLP and vocabulary. Each shape is compiled as it is and with each --quantize. The
-floor is that of an H200: weights and keys once at 4.6 TB/s, or operations at 880 TFLOP/s, whichever
-is longer; weights of a quantised plan count a byte. --peer: PyTorch, compiled, with a static KV
-state and its fastest attention, weights in the precision of the first plan. A decode step is the
-time of 64 greedy ones divided by 64, the choice included. Models and plans in DIR are used again;
-gpt2c and gpt2c-bench are found as the shell finds them. Needs numpy and onnx, for --peer PyTorch.
+heads to keys, MLP and vocabulary, with --normed with norms of queries and keys. Each shape is
+compiled as it is and with each --quantize. The floor is that of an H200: weights and keys once at
+4.6 TB/s, or operations at 880 TFLOP/s, whichever is longer; weights of a quantised plan count a
+byte. --peer: PyTorch, compiled, with a static KV state and its fastest attention, weights in the
+precision of the first plan. A decode step is the time of 64 greedy ones divided by 64, the choice
+included. Models and plans in DIR are used again; gpt2c and gpt2c-bench are found as the shell finds
+them. Needs numpy and onnx, for --peer PyTorch.
 """
 import argparse
 import concurrent.futures
@@ -29,16 +30,17 @@ from common import sibling
 BANDWIDTH, RATE = 4.6e12, 880e12  # bytes and fp16 operations a second
 
 # As those of bench-decoder.py: layers, width, hidden, heads, heads of keys, vocabulary, elements of
-# a head, whether the vocabulary is tied.
+# a head, whether the vocabulary is tied, whether queries and keys are normed by heads.
 SHAPES = {"smollm2-135m": (30, 576, 1536, 9, 3, 49152, 64, True),
           "qwen2.5-0.5b": (24, 896, 4864, 14, 2, 151936, 64, True),
+          "qwen3-0.6b": (28, 1024, 3072, 16, 8, 151936, 128, True, True),
           "tinyllama-1.1b": (22, 2048, 5632, 32, 4, 32000, 64, False),
           "llama-3.2-1b": (16, 2048, 8192, 32, 8, 128256, 64, True),
           "llama-3.2-3b": (28, 3072, 8192, 24, 8, 128256, 128, True),
           "llama-3-8b": (32, 4096, 14336, 32, 8, 128256, 128, False)}
 
 
-def drawn(rng):
+def drawn(rng, normed):
     """A shape of at most 2.5 billion weights, by its name."""
     while True:
         size = rng.choice((64, 64, 80, 96, 128, 128, 256))
@@ -47,13 +49,15 @@ def drawn(rng):
         layers, width = rng.randint(4, 40), 8 * rng.randint(32, 512)
         hidden = 8 * round(width * rng.uniform(2, 5.5) / 8)
         vocabulary = 256 * rng.randint(32, 1000)
-        shape = (layers, width, hidden, heads, shared, vocabulary, size, rng.random() < 0.5)
+        shape = (layers, width, hidden, heads, shared, vocabulary, size, rng.random() < 0.5,
+                 normed)
         if 0.5 <= heads * size / width <= 2 and weights_of(shape) < 2.5e9:
-            return f"{layers}x{width}-{heads}of{size}on{shared}-{hidden}-{vocabulary}", shape
+            name = f"{layers}x{width}-{heads}of{size}on{shared}-{hidden}-{vocabulary}"
+            return name + ("-normed" if normed else ""), shape
 
 
 def layer_weights(shape):
-    _, width, hidden, heads, shared, _, size, _ = shape
+    _, width, hidden, heads, shared, _, size = shape[:7]
     return width * size * (2 * heads + 2 * shared) + 3 * width * hidden
 
 
@@ -62,13 +66,13 @@ def weights_of(shape):
 
 
 def decode_floor(shape, batch, context, bytes_of_weight, bytes_of_number):
-    layers, width, _, _, shared, vocabulary, size, _ = shape
+    layers, width, _, _, shared, vocabulary, size = shape[:7]
     read = (layers * layer_weights(shape) + width * vocabulary) * bytes_of_weight
     return (read + batch * 2 * layers * shared * size * context * bytes_of_number) / BANDWIDTH
 
 
 def prefill_floor(shape, batch, tokens, bytes_of_weight):
-    layers, width, _, heads, _, vocabulary, size, _ = shape
+    layers, width, _, heads, _, vocabulary, size = shape[:7]
     products = 2 * layers * layer_weights(shape) * batch * tokens + 2 * width * vocabulary * batch
     attention = 2 * layers * heads * size * batch * tokens * tokens
     read = (layers * layer_weights(shape) + width * vocabulary) * bytes_of_weight
@@ -175,6 +179,7 @@ def main():
     parser.add_argument("--shapes", default="all")
     parser.add_argument("--random", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--normed", action="store_true")
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--prompts", default="1x512,8x512")
     parser.add_argument("--context", type=int, default=512)
@@ -193,7 +198,8 @@ def main():
     if unknown := set(names) - set(SHAPES):
         parser.error(f"no shape '{min(unknown)}': {', '.join(SHAPES)}")
     rng = random.Random(args.seed)
-    shapes = {n: SHAPES[n] for n in names} | dict(drawn(rng) for _ in range(args.random))
+    shapes = {n: SHAPES[n] for n in names}
+    shapes |= dict(drawn(rng, args.normed) for _ in range(args.random))
     decoder, schemes = sibling("bench-decoder.py"), ["", *filter(None, args.quantize.split(","))]
 
     def prepare(name):

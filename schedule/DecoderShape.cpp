@@ -125,6 +125,7 @@ private:
     s_.headDim = widthOf(a.result(ops::AppendAttention::Y)) / s_.heads;
     s_.context = kv->type.shape[4].constant().value_or(0);
     s_.rotary = l.rope ? l.rope->operand(ops::Rope::Cos)->type.shape[1].constant().value_or(0) : 0;
+    s_.normed = l.rope && l.rope->operand(ops::Rope::Scale);
     s_.gated = l.gate != nullptr;
     s_.hidden = widthOf(l.output->operand(ops::Linear::X));
     s_.norm = normOf(*l.firstNorm);
@@ -143,6 +144,7 @@ private:
     return widthOf(l.qkv->result()) == columns && isPlain(l.qkv) && isPlain(l.projection) &&
            isPlain(l.output) && (!l.gate || isPlain(l.hidden)) && bool(l.gate) == s_.gated &&
            bool(l.rope) == bool(one.rope) &&
+           (l.rope && l.rope->operand(ops::Rope::Scale)) == s_.normed &&
            (l.gate ? l.gate : l.hidden)->stringAttr("activation") == s_.activation &&
            widthOf(l.output->operand(ops::Linear::X)) == s_.hidden &&
            widthOf(l.hidden->result()) == (s_.gated ? 2 : 1) * s_.hidden &&
@@ -185,6 +187,8 @@ std::string describe(const DecoderShape &s) {
     out += llvm::formatv(" that share {0} of keys", s.keyHeads).str();
   if (s.rotary)
     out += llvm::formatv(", {0} pairs turned", s.rotary).str();
+  if (s.normed)
+    out += ", normed";
   out += s.norm == NormKind::Rms ? "; RMS norms" : "; layer norms";
   return out + llvm::formatv("; MLP of {0} columns, {1}{2}; vocabulary of {3}", s.hidden,
                              s.activation, s.gated ? " gate" : "", s.vocabulary)

@@ -36,6 +36,7 @@ struct DecoderShape {
   int64_t heads = 0, keyHeads = 0, headDim = 0;
   int64_t context = 0; ///< tokens of the KV state; 0: it is a symbol
   int64_t rotary = 0;  ///< pairs of a head that turn; 0: none
+  bool normed = false; ///< queries and keys are normed by heads before they turn
   bool gated = false;
   bool bias = false; ///< a product of the layers has one
   NormKind norm = NormKind::None, lastNorm = NormKind::None;

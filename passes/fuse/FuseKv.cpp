@@ -1,12 +1,16 @@
 // fuse-kv: keys and values are appended where they are read, out of one packed tensor of queries,
-// keys and values, of which a rotary embedding turns the heads in front; separate products for
-// queries, keys and values become one. Where nothing but the last token of each sequence is read of
-// the result, nothing else is computed. Token and position tables are read together.
+// keys and values, of which a rotary embedding turns the heads in front, and norms them where the
+// model does; separate products for queries, keys and values become one. Where nothing but the last
+// token of each sequence is read of the result, nothing else is computed. Token and position tables
+// are read together.
 //
 // Termination: every rewrite removes a kv_append, a linear or a gather.
 #include "passes/fuse/MergedProduct.h"
 
 #include "llvm/ADT/STLExtras.h"
+
+#include <optional>
+#include <vector>
 
 namespace gpt2c {
 
@@ -25,7 +29,46 @@ static bool turnAlike(const Value *q, const Value *k) {
   const Op *a = q->def(), *c = k->def();
   bool both = a && c && a->is(OpCode::Rope) && c->is(OpCode::Rope) && q->hasOneUse() &&
               k->hasOneUse() && a->operands().drop_front() == c->operands().drop_front();
-  return both && a->intAttr("heads") == 0 && sameAttrs(*a, *c);
+  return both && a->intAttr("heads") == 0 && !a->operand(ops::Rope::Scale) && sameAttrs(*a, *c);
+}
+
+namespace {
+
+/// Heads of columns, each divided by its root mean square and times `scale`.
+struct NormedHeads {
+  Value *x;
+  const Tensor *scale; ///< [head_dim]
+  double epsilon;
+
+  /// What `v` is, reshape(rms_norm(reshape(x))); none where it is something else.
+  static std::optional<NormedHeads> of(const Value *v, int64_t headDim) {
+    const Op *back = v->def(),
+             *norm = back && back->is(OpCode::Reshape) ? back->operand(0)->def() : nullptr;
+    const Op *apart =
+        norm && norm->is(OpCode::RmsNorm) ? norm->operand(ops::RmsNorm::X)->def() : nullptr;
+    const Op *scale = apart ? constantOp(norm->operand(ops::RmsNorm::Scale)) : nullptr;
+    if (!scale || !scale->constant.valid() || !apart->is(OpCode::Reshape) ||
+        apart->result()->type.shape.back() != Dim(headDim) ||
+        apart->operand(0)->type.shape != v->type.shape ||
+        byteSize(scale->constant.dtype()) > byteSize(DType::F32))
+      return std::nullopt;
+    return NormedHeads{apart->operand(0), &scale->constant, norm->floatAttr("epsilon")};
+  }
+  int64_t heads() const { return *x->type.shape.back().constant() / scale->count(); }
+};
+
+} // namespace
+
+/// The gains of all heads of both, as rope has them.
+static Value *gainsOf(const NormedHeads &q, const NormedHeads &k, Builder &b) {
+  const int64_t d = q.scale->count();
+  std::vector<float> gains;
+  for (const NormedHeads *part : {&q, &k}) {
+    const Tensor gain = part->scale->cast(DType::F32);
+    for (int64_t head = 0; head < part->heads(); ++head)
+      llvm::append_range(gains, llvm::ArrayRef(gain.data<float>(), size_t(d)));
+  }
+  return b.constant(Tensor::of<float>(gains, {int64_t(gains.size()) / d, d}));
 }
 
 /// The same where queries and keys are turned: rope(packed), of the heads in front of the values.
@@ -33,18 +76,26 @@ static llvm::Expected<Value *> turnedOf(llvm::ArrayRef<Value *> qkv, Builder &b)
   if (!turnAlike(qkv[0], qkv[1]))
     return packedOf(qkv, b);
   Op *q = qkv[0]->def(), *k = qkv[1]->def();
-  auto packed = packedOf({q->operand(ops::Rope::X), k->operand(ops::Rope::X), qkv[2]}, b);
+  Value *x[] = {q->operand(ops::Rope::X), k->operand(ops::Rope::X)};
+  const auto ofQ = NormedHeads::of(x[0], q->intAttr("head_dim")),
+             ofK = NormedHeads::of(x[1], q->intAttr("head_dim"));
+  const bool normed = ofQ && ofK && ofQ->epsilon == ofK->epsilon;
+  auto packed = packedOf({normed ? ofQ->x : x[0], normed ? ofK->x : x[1], qkv[2]}, b);
   if (!packed)
     return packed;
   int64_t width = *qkv[0]->type.shape.back().constant() + *qkv[1]->type.shape.back().constant();
   Value *positions = q->operand(ops::Rope::Positions);
   if (positions->def() && positions->def()->is(OpCode::Positions))
     positions = positions->def()->operand(0);
+  llvm::SmallVector<NamedAttr> attrs = {{"head_dim", q->intAttr("head_dim")},
+                                        {"heads", width / q->intAttr("head_dim")},
+                                        {"interleaved", q->boolAttr("interleaved")}};
+  if (normed)
+    attrs.push_back({"epsilon", ofQ->epsilon});
   return b.value(OpCode::Rope,
-                 {*packed, positions, q->operand(ops::Rope::Cos), q->operand(ops::Rope::Sin)},
-                 {{"head_dim", q->intAttr("head_dim")},
-                  {"heads", width / q->intAttr("head_dim")},
-                  {"interleaved", q->boolAttr("interleaved")}});
+                 {*packed, positions, q->operand(ops::Rope::Cos), q->operand(ops::Rope::Sin),
+                  normed ? gainsOf(*ofQ, *ofK, b) : nullptr},
+                 attrs);
 }
 
 /// What gather_last takes as lengths where nothing else reads `y`; null otherwise.

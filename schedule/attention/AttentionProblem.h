@@ -26,6 +26,7 @@ struct AttentionConfig {
   int ropePairs = 0;
   bool ropeInterleaved = false;
   Scalar ropeTable = Scalar::F32; ///< elements of the tables of cosines and sines
+  bool headNorm = false;          ///< heads that turn are normed first
   bool last = false;              ///< each sequence's last query alone
   bool aligned = true; ///< of an int8 state: its heads begin at multiples of 8 bytes, else of 4
   bool bulk = false;   ///< rows of the state may be copied in bulk, they are 16-byte units
@@ -98,6 +99,7 @@ struct AttentionProblem {
     p.config.quantise = false;
     p.config.given = Given::None;
     p.config.ropePairs = 0;
+    p.config.headNorm = false;
     return p;
   }
 };

@@ -35,7 +35,7 @@ static Op *ropeBefore(const Op &op, std::string &why) {
   Op *rope = qkv->def();
   if (!rope || !rope->is(OpCode::Rope))
     return nullptr;
-  const Value *cos = rope->operand(Cos), *sin = rope->operand(Sin);
+  const Value *cos = rope->operand(Cos), *sin = rope->operand(Sin), *scale = rope->operand(Scale);
   auto isTable = [](const Value *v) {
     const DType t = v->type.dtype;
     return isConstant(v) && v->type.isStatic() &&
@@ -53,8 +53,10 @@ static Op *ropeBefore(const Op &op, std::string &why) {
                 rope->intAttr("heads") != heads + kvHeadsOf(op).value_or(0)
             ? "it turns other heads than those of queries and keys"
         : !isTable(cos) || !isTable(sin) ? "its tables are no constants of floats"
-        : !hasKernelTypes(*rope)         ? "it is not in f32, f16 or bf16"
-                                         : "";
+        : scale && (!isTable(scale) || scale->type.dtype != DType::F32)
+            ? "gains of heads are no constants in f32"
+        : !hasKernelTypes(*rope) ? "it is not in f32, f16 or bf16"
+                                 : "";
   return why.empty() ? rope : nullptr;
 }
 
@@ -63,6 +65,7 @@ static AttentionProblem withRope(AttentionProblem p, const Op &rope) {
   p.config.ropePairs = int(*table.shape[1].constant());
   p.config.ropeInterleaved = rope.boolAttr("interleaved");
   p.config.ropeTable = scalarOf(table.dtype);
+  p.config.headNorm = rope.operand(ops::Rope::Scale);
   return p;
 }
 
@@ -81,7 +84,10 @@ static std::string attentionKey(const AttentionProblem &p, const Op &op, int64_t
                        : c.given != Given::None ? " quantised by a given scale"
                        : c.to == Scalar::I8     ? " quantised"
                                                 : " quantised to fp8",
-                       c.last ? " last" : "", c.ropePairs ? " rope" : "",
+                       c.last ? " last" : "",
+                       c.headNorm    ? " norm rope"
+                       : c.ropePairs ? " rope"
+                                     : "",
                        c.window ? llvm::formatv(" window={0}", c.window).str() : "",
                        c.pageTokens ? llvm::formatv(" pages={0}", c.pageTokens).str() : "")
       .str();

@@ -25,7 +25,9 @@ static ArgList arguments(StepBuilder &b, const AttentionGroup &g, Result to) {
   if (const Op *rope = g.rope)
     args.in("cosines", rope->operand(ops::Rope::Cos))
         .in("sines", rope->operand(ops::Rope::Sin))
-        .i32("places", rope->operand(ops::Rope::Cos)->type.shape[0]);
+        .i32("places", rope->operand(ops::Rope::Cos)->type.shape[0])
+        .in("gains", rope->operand(ops::Rope::Scale))
+        .set("gainEpsilon", StepBuilder::f32(rope->floatAttr("epsilon")));
   args.in("qkv", g.rope ? g.rope->operand(ops::Rope::X) : qkv)
       .in("kv", op.result(ops::AppendAttention::NextKv))
       .set("out", std::move(to.out))

@@ -9,18 +9,42 @@
 // Kernel: y, x [rows, Heads, Size], positions, cosines and sines [places, Size / 2], places, rows,
 // seq (rows of a sequence).
 // Grid: any, ceil(rows * Heads * Size / 2 / Unit / threads) is one round; block: threads.
-// Bytes: those of x and y; flops: 3 per element.
+// Bytes: those of x and y; flops: 3 per element, 7 of one that is normed.
 #pragma once
 
 #include "templates/device/turn_pair.cuh"
 
 namespace gpt2c::tile {
 
+/// One over the root mean square of a head of x, by each thread that has a part of it: its other
+/// parts come out of L1.
+template <typename C>
+__device__ __forceinline__ float headFactor(const typename C::X *head, float epsilon) {
+  float squares = 0.0f;
+#pragma unroll 4
+  for (int i = 0; i < C::Size; i += C::Unit) {
+    float v[C::Unit];
+    loadFloats<C::Unit>(head + i, v);
+#pragma unroll
+    for (int k = 0; k < C::Unit; k++)
+      squares = fmaf(v[k], v[k], squares);
+  }
+  return rsqrtf(squares / C::Size + epsilon);
+}
+template <int Unit>
+__device__ __forceinline__ void scaleBy(float (&v)[Unit], float factor, const float *scale) {
+  float gain[Unit];
+  loadFloats<Unit>(scale, gain);
+#pragma unroll
+  for (int k = 0; k < Unit; k++)
+    v[k] *= factor * gain[k];
+}
+
 template <typename C>
 __device__ __forceinline__ void
 rope(typename C::X *y, const typename C::X *x, const typename C::Position *positions,
-     const typename C::Table *cosines, const typename C::Table *sines, i64 places, i64 rows,
-     i64 seq, i64 block, i64 blocks) {
+     const typename C::Table *cosines, const typename C::Table *sines, const float *scale,
+     float epsilon, i64 places, i64 rows, i64 seq, i64 block, i64 blocks) {
   constexpr int unit = C::Unit, half = C::Size / 2, unitsOfRow = C::Heads * (half / unit);
   static_assert(half % unit == 0);
   waitForPredecessor();
@@ -28,12 +52,19 @@ rope(typename C::X *y, const typename C::X *x, const typename C::Position *posit
     const i64 row = i / unitsOfRow;
     const int inRow = int(i - row * unitsOfRow), head = inRow / (half / unit),
               first = inRow % (half / unit) * unit; // pair
-    const i64 at = (row * C::Heads + head) * C::Size + (C::Interleaved ? 2 : 1) * first;
+    const i64 ofHead = (row * C::Heads + head) * C::Size;
+    const int inHead = (C::Interleaved ? 2 : 1) * first;
+    const i64 at = ofHead + inHead;
     constexpr int apart = C::Interleaved ? unit : half;
     float a[unit], b[unit];
     loadFloats<unit>(x + at, a);
     loadFloats<unit>(x + at + apart, b);
     if (head < C::Turned) {
+      if constexpr (C::Normed) {
+        const float factor = headFactor<C>(x + ofHead, epsilon);
+        scaleBy(a, factor, scale + head * C::Size + inHead);
+        scaleBy(b, factor, scale + head * C::Size + inHead + apart);
+      }
       const i64 token = (int)row % (int)seq;
       const i64 position = C::OfFirst  ? (i64)positions[row / seq] + token
                            : C::Shared ? (i64)positions[token]

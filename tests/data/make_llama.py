@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make_llama.py OUT.onnx CONTEXT LAYERS WIDTH HIDDEN HEADS KEY_HEADS VOCABULARY: a decoder like
-Llama with random weights, as bench/bench-decoder.py builds it."""
+"""make_llama.py OUT.onnx CONTEXT LAYERS WIDTH HIDDEN HEADS KEY_HEADS VOCABULARY [HEAD_DIM TIED
+[NORMED]]: a decoder like Llama with random weights, as bench/bench-decoder.py builds it."""
 import pathlib
 import sys
 

@@ -145,6 +145,9 @@ void addSharedAppends(Suite &suite) {
         c.ropeInterleaved = variant == 2;
         c.ropeTable = variant == 1 ? t : Scalar::F32;
         attention(suite, kernel, c, decodeSizes());
+        c.headNorm = true;
+        if (variant != 2)
+          attention(suite, kernel, c, decodeSizes());
       }
   AttentionDecodeConfig ring =
       attentionConfig<AttentionDecodeConfig>(Scalar::F16, Scalar::F16, 64, 4);

@@ -75,6 +75,8 @@ template <typename C, typename Given> struct AttentionDecodeParams {
   float *partial;
   unsigned *counters;
   AttentionSizes sizes;
+  const float *gains;
+  float gainEpsilon;
   int places, split, h;
   i64 row;
   char *shared;
@@ -216,8 +218,17 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     RotatedRows<C, rows, 32 * C::Warps> turned;
     turned.loadAngles(p.cosines, p.sines, p.places,
                       [&](int row) { return begin + (row == 0 ? s : row - 1); });
-    turned.rotate(shared, 1 + min(p.sizes.seq, C::Queries),
-                  [&](int row) { return row == 0 ? token : fresh + (i64)(row - 1) * qkvRow; });
+    const int count = 1 + min(p.sizes.seq, C::Queries);
+    auto from = [&](int row) { return row == 0 ? token : fresh + (i64)(row - 1) * qkvRow; };
+    __shared__ float factor[rows];
+    if constexpr (C::HeadNorm) {
+      turned.factors(factor, count, p.gainEpsilon, from);
+      __syncthreads();
+    }
+    turned.rotate(shared, count, from, [&](int row, int d) {
+      const int head = row == 0 ? p.h : C::Heads + p.h / sharing;
+      return factor[row] * p.gains[head * C::HeadDim + d];
+    });
     __syncthreads();
     rotated = shared[0];
   }
@@ -490,12 +501,14 @@ template <typename C, typename Given>
 __device__ __forceinline__ void
 attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out, const int *past,
                 const int *keyMask, const int *length, const typename C::Table *cosines,
-                const typename C::Table *sines, int places, float *partial, unsigned *counters,
-                int layer, int batchMax, int context, int seq, int maskStride, float scale,
-                int split, int h, i64 row, char *shared, const Given &given) {
+                const typename C::Table *sines, int places, const float *gains, float gainEpsilon,
+                float *partial, unsigned *counters, int layer, int batchMax, int context, int seq,
+                int maskStride, float scale, int split, int h, i64 row, char *shared,
+                const Given &given) {
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
   AttentionDecodeTile<C, Given> tile({qkv, kv, out, past, keyMask, length, cosines, sines, partial,
-                                      counters, sizes, places, split, h, row, shared, given});
+                                      counters, sizes, gains, gainEpsilon, places, split, h, row,
+                                      shared, given});
   tile.run();
 }
 

@@ -80,6 +80,9 @@ void addRopes(Suite &suite) {
         c.cluster = c.splits > 1;
         c.warps = headDim == 128 ? 8 : 4;
         attention(suite, kernelOf(c), c, groupSizes());
+        c.headNorm = true;
+        if (group == 4)
+          attention(suite, kernelOf(c), c, groupSizes());
       }
 }
 

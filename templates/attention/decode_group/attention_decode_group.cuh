@@ -45,6 +45,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupParams {
   float *partial;
   unsigned *counters;
   AttentionSizes sizes;
+  const float *gains;
+  float gainEpsilon;
   int places, split, h;
   i64 b;
   const Given &given;
@@ -53,7 +55,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupParams {
 /// What a block has in shared memory.
 template <typename C, typename X> struct AttentionGroupShared {
   static constexpr int group = C::Heads / C::KvHeads, D = C::HeadDim;
-  alignas(16) X rows[group + 2][D]; // the queries, the new key and its value
+  alignas(16) X rows[group + 2][D];          // the queries, the new key and its value
+  float factor[C::HeadNorm ? group + 1 : 1]; // of norms of the queries and the new key
   float max[C::Warps + 1][group], sum[C::Warps + 1][group]; // of each warp, then of the new key
   float out[C::Warps][group][D + 2];
 };
@@ -183,7 +186,14 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
       releaseSuccessor();
       const int d = min((int)threadIdx.x, D - 1);
       const X ofValue = from(group + 1)[d];
-      rotated.rotate(shared.rows, group + 1, from);
+      if constexpr (C::HeadNorm) {
+        rotated.factors(shared.factor, group + 1, p.gainEpsilon, from);
+        __syncthreads();
+      }
+      rotated.rotate(shared.rows, group + 1, from, [&](int row, int d) {
+        const int head = row < group ? p.h * group + row : C::Heads + p.h;
+        return shared.factor[row] * p.gains[head * D + d];
+      });
       if (threadIdx.x < D)
         shared.rows[group + 1][d] = ofValue;
     } else {
@@ -365,14 +375,14 @@ template <typename C, typename Given, typename X>
 __device__ __forceinline__ void
 attentionDecodeGroup(const X *qkv, X *kv, typename C::Y *out, const int *past, const int *keyMask,
                      const typename C::Table *cosines, const typename C::Table *sines, int places,
-                     float *partial, unsigned *counters, int layer, int batchMax, int context,
-                     int seq, int maskStride, float scale, int split, int h, i64 b,
-                     const Given &given) {
+                     const float *gains, float gainEpsilon, float *partial, unsigned *counters,
+                     int layer, int batchMax, int context, int seq, int maskStride, float scale,
+                     int split, int h, i64 b, const Given &given) {
   using Tile = AttentionGroupTile<C, Given, X>;
   __shared__ typename Tile::Shared shared;
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
-  Tile tile({qkv, kv, out, past, keyMask, cosines, sines, partial, counters, sizes, places, split,
-             h, b, given},
+  Tile tile({qkv, kv, out, past, keyMask, cosines, sines, partial, counters, sizes, gains,
+             gainEpsilon, places, split, h, b, given},
             shared);
   tile.run();
 }

@@ -44,17 +44,20 @@ inline void passParts(KernelWriter &w) {
   w.value("unsigned *", "counters");
 }
 
-/// The rotary embedding of queries and new keys, if there is one.
+/// The rotary embedding of queries and new keys, if there is one, and their norm.
 inline void ropeMembers(KernelWriter &w, const AttentionConfig &c) {
   w.constant("RopePairs", c.ropePairs);
   w.flag("RopeInterleaved", c.ropeInterleaved);
   w.type("Table", c.ropeTable);
+  w.flag("HeadNorm", c.headNorm);
 }
 inline void passRope(KernelWriter &w, const AttentionConfig &c) {
   const bool present = c.ropePairs > 0;
   w.in("cosines", c.ropeTable, present);
   w.in("sines", c.ropeTable, present);
   w.value("int", "places", present, "1");
+  w.in("gains", Scalar::F32, c.headNorm);
+  w.value("float", "gainEpsilon", c.headNorm, "0.0f");
 }
 
 /// Causal tiles grow with their index: the longest start first.

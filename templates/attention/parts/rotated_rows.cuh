@@ -1,8 +1,10 @@
 // Rotary embedding on the way to shared memory: the rows of a query and of new keys, turned as the
-// op rope turns them and rounded as it stores them, so that attention is that of what it gives.
+// op rope turns them, normed before where it does so, and rounded as it stores them, so that attention
+// is that of what it gives.
 //
 // Config: RopePairs (pairs of a head that turn), RopeInterleaved (neighbours are pairs, else the
-// halves of the first 2 RopePairs elements), Table (of cosines and sines [places,RopePairs]).
+// halves of the first 2 RopePairs elements), Table (of cosines and sines [places,RopePairs]),
+// HeadNorm.
 #pragma once
 
 #include "templates/device/turn_pair.cuh"
@@ -19,6 +21,21 @@ template <typename C, int Rows, int Threads> struct RotatedRows {
 
   float cosine[items], sine[items];
 
+  /// What divides each of the rows by its root mean square; a barrier of the block has to follow.
+  template <typename FromOf>
+  static __device__ __forceinline__ void factors(float (&factor)[Rows], int rows, float epsilon,
+                                                 FromOf &&fromOf) {
+    for (int row = threadIdx.x / 32; row < rows; row += Threads / 32) {
+      float squares = 0.0f;
+      for (int d = threadIdx.x % 32; d < D; d += 32) {
+        const float v = toFloat(fromOf(row)[d]);
+        squares = fmaf(v, v, squares);
+      }
+      squares = warpReduce<Sum>(squares);
+      if (threadIdx.x % 32 == 0)
+        factor[row] = rsqrtf(squares / D + epsilon);
+    }
+  }
   /// Of the tables, which are weights; positionOf(row).
   template <typename Table, typename PositionOf>
   __device__ __forceinline__ void loadAngles(const Table *cosines, const Table *sines, int places,
@@ -32,9 +49,11 @@ template <typename C, int Rows, int Threads> struct RotatedRows {
       sine[i] = toFloat(sines[at]);
     }
   }
-  /// Row r of `rows` from fromOf(r) to to[r]; a barrier of the block has to follow.
-  template <typename X, typename FromOf>
-  __device__ __forceinline__ void rotate(X (*to)[D], int rows, FromOf &&fromOf) const {
+  /// Row r of `rows` from fromOf(r) to to[r], with HeadNorm times scaleOf(r, d); a barrier of the
+  /// block has to follow.
+  template <typename X, typename FromOf, typename ScaleOf>
+  __device__ __forceinline__ void rotate(X (*to)[D], int rows, FromOf &&fromOf,
+                                         ScaleOf &&scaleOf) const {
     X first[items], second[items];
 #pragma unroll
     for (int i = 0; i < items; i++) {
@@ -48,11 +67,15 @@ template <typename C, int Rows, int Threads> struct RotatedRows {
       const int id = i * Threads + threadIdx.x, row = id / each, k = id % each;
       if (row >= rows)
         continue;
+      float a = toFloat(first[i]), b = toFloat(second[i]);
+      if constexpr (C::HeadNorm) {
+        a *= scaleOf(row, firstOf(k));
+        b *= scaleOf(row, secondOf(k));
+      }
       if (k >= pairs) {
-        to[row][pairs + k] = second[i];
+        to[row][pairs + k] = fromFloat<X>(b);
         continue;
       }
-      float a = toFloat(first[i]), b = toFloat(second[i]);
       turnPair(a, b, cosine[i], sine[i]);
       to[row][firstOf(k)] = fromFloat<X>(a);
       to[row][secondOf(k)] = fromFloat<X>(b);

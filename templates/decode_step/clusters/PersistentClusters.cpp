@@ -22,6 +22,20 @@ bool PersistentBuilder::hasBias() const {
   return llvm::any_of(linears_, [](const Product &l) { return !l.form.Logits && l.form.Bias; });
 }
 
+/// What queries and keys of each layer of the state are normed with.
+Tensor PersistentBuilder::gainsOfHeads() const {
+  int64_t layers = 0;
+  for (const DecoderLayer &l : shape_->layers)
+    layers = std::max(layers, l.attention->intAttr("layer") + 1);
+  const int64_t each = (heads_ + keyHeads_) * headDim_;
+  std::vector<float> all(layers * each);
+  for (const DecoderLayer &l : shape_->layers) {
+    const Tensor &gains = l.rope->operand(ops::Rope::Scale)->def()->constant;
+    std::copy_n(gains.data<float>(), each, all.begin() + l.attention->intAttr("layer") * each);
+  }
+  return Tensor::of<float>(all, {layers, heads_ + keyHeads_, headDim_});
+}
+
 llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division> &division) {
   const LinearStageConfig qkv = formOf(0, Qkv), hidden = formOf(0, Hidden),
                           logits = linears_.back().form;
@@ -93,14 +107,18 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
                                  .scales = second.terms.scales,
                                  .partials = words_.channel(newChannel(sources * columns * sum))};
   };
-  plan::ArgT cosines, sines;
-  cosines.kind = sines.kind = plan::ArgKind::Null;
+  plan::ArgT cosines, sines, gains;
+  cosines.kind = sines.kind = gains.kind = plan::ArgKind::Null;
   Dim angles(0);
+  double gainEpsilon = 0;
   if (rope_) {
     Value *cos = rope_->operand(ops::Rope::Cos), *sin = rope_->operand(ops::Rope::Sin);
     cosines = weight(cos->def()->constant);
     sines = weight(sin->def()->constant);
     angles = cos->type.shape[0];
+    gainEpsilon = rope_->floatAttr("epsilon");
+    if (rope_->operand(ops::Rope::Scale))
+      gains = weight(gainsOfHeads());
   }
   const auto &embed = std::get<EmbedRecord<HostWords>>(old.front());
   merge(0, 1,
@@ -113,6 +131,8 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
                                       .cosines = words_.address(std::move(cosines)),
                                       .sines = words_.address(std::move(sines)),
                                       .unused10 = {},
+                                      .gains = words_.address(std::move(gains)),
+                                      .gainEpsilon = words_.real(StepBuilder::f32(gainEpsilon)),
                                       .angleCount = integer(angles),
                                       .positionCount = embed.positionCount});
   for (size_t l = 0; l < count; ++l) {

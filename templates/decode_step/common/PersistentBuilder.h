@@ -103,6 +103,7 @@ private:
 
   // Thread block clusters
   bool hasBias() const;
+  Tensor gainsOfHeads() const;
   const persistent::LinearStageConfig &formOf(size_t layer, int stage) const;
   void emitClusterKernel(const persistent::LinearStageConfig &qkv,
                          const persistent::LinearStageConfig &hidden,

@@ -319,14 +319,15 @@ void PersistentBuilder::joinStage(Op &op) {
 /// Of q and k between their linear and attention.
 llvm::Error PersistentBuilder::lowerRope(Op &op) {
   using enum ops::Rope::Operand;
-  Value *x = source(op.operand(X)), *cos = op.operand(Cos), *sin = op.operand(Sin);
+  Value *x = source(op.operand(X)), *cos = op.operand(Cos), *sin = op.operand(Sin),
+        *scale = op.operand(Scale);
   auto from = channelOf(x);
   auto isTable = [&](const Value *v) {
     return v->def() && v->def()->is(OpCode::Constant) && v->type.isStatic() &&
            v->type.dtype == DType::F32;
   };
   if (!from || !isLinear(*x->def()) || op.operand(Positions) != f_.argument("past") ||
-      !isTable(cos) || !isTable(sin) || op.boolAttr("to_halves") ||
+      !isTable(cos) || !isTable(sin) || (scale && !isTable(scale)) || op.boolAttr("to_halves") ||
       op.result()->type.dtype != type_)
     return unsupported(op, "only heads that turn with the position, by tables of f32, have a "
                            "stage");
@@ -341,6 +342,10 @@ llvm::Error PersistentBuilder::lowerRope(Op &op) {
     return unsupported(op, "its pairs are others than those of " + rope_->describe());
   if (rope_ && (!same(Cos) || !same(Sin)))
     return unsupported(op, "its tables differ from those of " + rope_->describe());
+  if (rope_ && (bool(rope_->operand(Scale)) != bool(scale) ||
+                rope_->floatAttr("epsilon") != op.floatAttr("epsilon")))
+    return unsupported(op,
+                       "its heads are normed in another way than those of " + rope_->describe());
   rope_ = &op;
   needShares(op, "a rotary embedding has a stage");
   channels_[op.result()] = *from;

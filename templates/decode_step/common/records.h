@@ -151,8 +151,8 @@ template <typename W> struct StepRecord {
 // Records of thread block clusters
 // -------------------------------------------------------------------------------------------------
 
-/// The embedding, as EmbedRecord, and the tables of what heads turn by, if they do. Its words are
-/// where those of a half are.
+/// The embedding, as EmbedRecord, the tables of what heads turn by, if they do, and what they are
+/// normed with. Its words are where those of a half are.
 template <typename W> struct ClusterEmbedRecord {
   typename W::Unused unused0[1];
   typename W::template Address<const void> tokens;
@@ -161,7 +161,9 @@ template <typename W> struct ClusterEmbedRecord {
   typename W::Unused unused5[2];
   typename W::template Address<const void> positions;
   typename W::template Address<const float> cosines, sines; ///< [angleCount,Rotary]
-  typename W::Unused unused10[3];
+  typename W::Unused unused10[1];
+  typename W::template Address<const float> gains; ///< [layers,Heads+KeyHeads,HeadDim], or null
+  typename W::Real gainEpsilon;
   typename W::Integer angleCount;
   typename W::Integer positionCount;
 };

@@ -21,21 +21,42 @@ __device__ __forceinline__ void Step<C>::noteAngles(const ClusterEmbedRecord<Wor
 }
 
 /// Elements d and d + 1 of a head, which is row `at` and following of the sums and row `row` of the
-/// weights; turned, if it `turns`.
+/// weights; turned, if it `turns`. Where heads are normed a head that turns is without its factor
+/// yet, and squares of what it was go to `squares`.
 template <typename C>
-__device__ __forceinline__ float2 Step<C>::turned(const FirstProduct<Words> &product, int at,
-                                                  int row, int d, const Moments &m,
-                                                  bool turns) const {
-  auto of = [&](int d) { return gather(shared.head.sum, at + d, constants(product, row + d), m); };
-  const float2 v = of(d);
-  if (!turns || d >= 2 * C::Rotary)
+__device__ __forceinline__ float2 Step<C>::turned(const HeadRecord<Words> &head, int at, int row,
+                                                  int d, const Moments &m, bool turns,
+                                                  float &squares) const {
+  const float *const gains =
+      C::HeadNorm ? shared.embedding().gains +
+                        (i64)head.layer * ((C::Heads + C::KeyHeads) * C::HeadDim) + row
+                  : nullptr;
+  auto sum = [&](int d) {
+    return gather(shared.head.sum, at + d, constants(head.half.first, row + d), m);
+  };
+  auto gained = [&](float2 v, int d) {
+    if constexpr (C::HeadNorm) {
+      const float2 gain = __ldg(reinterpret_cast<const float2 *>(gains + d));
+      return float2{v.x * gain.x, v.y * gain.y};
+    } else {
+      return v;
+    }
+  };
+  float2 v = sum(d);
+  if (!turns)
+    return v;
+  if constexpr (C::HeadNorm)
+    squares = fmaf(v.x, v.x, fmaf(v.y, v.y, squares));
+  v = gained(v, d);
+  if (d >= 2 * C::Rotary)
     return v;
   if constexpr (C::Neighbours) {
     const float2 a = shared.angle[d / 2];
     return {fmaf(v.x, a.x, -v.y * a.y), fmaf(v.y, a.x, v.x * a.y)};
   }
   const bool low = d < C::Rotary;
-  const float2 other = of(low ? d + C::Rotary : d - C::Rotary);
+  const int apart = low ? d + C::Rotary : d - C::Rotary;
+  const float2 other = gained(sum(apart), apart);
   const float4 a =
       *reinterpret_cast<const float4 *>(&shared.angle[low ? d : d - C::Rotary]); // of two pairs
   const float sign = low ? -1.0f : 1.0f;
@@ -43,9 +64,57 @@ __device__ __forceinline__ float2 Step<C>::turned(const FirstProduct<Words> &pro
 }
 /// Of q of head `ofCluster` of the cluster's.
 template <typename C>
-__device__ __forceinline__ float2 Step<C>::queryPair(const FirstProduct<Words> &product,
-                                                     int ofCluster, int d, const Moments &m) const {
-  return turned(product, ofCluster * C::HeadDim, place.queryRow(ofCluster), d, m, true);
+__device__ __forceinline__ float2 Step<C>::queryPair(const HeadRecord<Words> &head, int ofCluster,
+                                                     int d, const Moments &m,
+                                                     float &squares) const {
+  return turned(head, ofCluster * C::HeadDim, place.queryRow(ofCluster), d, m, true, squares);
+}
+/// What a head is divided by, of whose elements the lanes have the squares; 1 where heads are not
+/// normed.
+template <typename C> __device__ __forceinline__ float Step<C>::headFactor(float squares) const {
+  if constexpr (C::HeadNorm)
+    return persistent::inverseRoot(
+        fmaf(warpReduce<Sum>(squares), 1.0f / C::HeadDim, shared.embedding().gainEpsilon));
+  else
+    return 1.0f;
+}
+/// q of head `ofCluster`, of which the lane has pairs lane + 32 p, rounded as keys are.
+template <typename C>
+__device__ __forceinline__ void Step<C>::queryWords(unsigned (&word)[L::pairs],
+                                                    const HeadRecord<Words> &head, int ofCluster,
+                                                    const Moments &m) const {
+  float2 v[L::pairs] = {};
+  float squares = 0.0f;
+#pragma unroll
+  for (int p = 0; p < L::pairs; p++)
+    if (const int d = 2 * (lane + 32 * p); d < C::HeadDim)
+      v[p] = queryPair(head, ofCluster, d, m, squares);
+  const float factor = headFactor(squares);
+#pragma unroll
+  for (int p = 0; p < L::pairs; p++)
+    word[p] = Mma<T>::pack(v[p].x * factor, v[p].y * factor);
+}
+/// The new key of head `ofCluster` of those of the cluster's keys, and its value; as queryWords().
+template <typename C>
+__device__ __forceinline__ void
+Step<C>::keyWords(unsigned (&key)[L::pairs], unsigned (&value)[L::pairs],
+                  const HeadRecord<Words> &head, int ofCluster, const Moments &m) const {
+  const int atKey = (C::HeadsEach + ofCluster) * C::HeadDim,
+            atValue = atKey + C::KeysEach * C::HeadDim;
+  float2 v[L::pairs] = {};
+  float squares = 0.0f;
+#pragma unroll
+  for (int p = 0; p < L::pairs; p++)
+    if (const int d = 2 * (lane + 32 * p); d < C::HeadDim) {
+      v[p] = turned(head, atKey, place.keyRow(atKey), d, m, true, squares);
+      float unused = 0.0f;
+      const float2 made = turned(head, atValue, place.keyRow(atValue), d, m, false, unused);
+      value[p] = Mma<T>::pack(made.x, made.y);
+    }
+  const float factor = headFactor(squares);
+#pragma unroll
+  for (int p = 0; p < L::pairs; p++)
+    key[p] = Mma<T>::pack(v[p].x * factor, v[p].y * factor);
 }
 
 /// The new token as a part of its own for each head, and into the state, by the helper.
@@ -62,44 +131,33 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
   }
   persistent::barrierWait(shared.arrived[AtHead], turn & 1);
   __syncwarp();
-  const FirstProduct<Words> &product = head.half.first;
-  const Moments m = moments(shared.head.statistics, product);
+  const Moments m = moments(shared.head.statistics, head.half.first);
   const State<C> state(head, 0, place.keyHead, shared.pages);
   T *const to = state.keys + state.offsetOf(past);
-  float2 key[L::pairs] = {};
+  unsigned key[L::pairs] = {}, value[L::pairs] = {};
+  keyWords(key, value, head, 0, m);
 #pragma unroll
   for (int p = 0; p < L::pairs; p++) {
     const int d = 2 * (lane + 32 * p);
     if (d >= dim)
       continue;
-    unsigned word[2];
-    float2 v[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int row = (each + i) * dim;
-      const float2 made = turned(product, row, place.keyRow(row), d, m, i == 0);
-      word[i] = Mma<T>::pack(made.x, made.y);
-      v[i] = Mma<T>::unpack(word[i]);
-    }
-    key[p] = v[0];
-    *reinterpret_cast<float2 *>(&shared.out[at][d]) = v[1];
+    *reinterpret_cast<float2 *>(&shared.out[at][d]) = Mma<T>::unpack(value[p]);
     if (state.has(head, past)) {
-      *reinterpret_cast<unsigned *>(to + d) = word[0];
-      *reinterpret_cast<unsigned *>(to + state.toValue + d) = word[1];
+      *reinterpret_cast<unsigned *>(to + d) = key[p];
+      *reinterpret_cast<unsigned *>(to + state.toValue + d) = value[p];
     }
   }
 #pragma unroll 1
   for (int h = 0; h < each; h++) {
+    unsigned query[L::pairs];
+    queryWords(query, head, h, m);
     float score = 0.0f;
 #pragma unroll
     for (int p = 0; p < L::pairs; p++) {
-      const int d = 2 * (lane + 32 * p);
-      if (d >= dim)
+      if (2 * (lane + 32 * p) >= dim)
         continue;
-      const float2 made = queryPair(product, h, d, m);
-      const unsigned word = Mma<T>::pack(made.x, made.y);
-      const float2 q = Mma<T>::unpack(word);
-      score = fmaf(q.x, key[p].x, fmaf(q.y, key[p].y, score));
+      const float2 q = Mma<T>::unpack(query[p]), k = Mma<T>::unpack(key[p]);
+      score = fmaf(q.x, k.x, fmaf(q.y, k.y, score));
     }
     score = scaledScore(warpReduce<Sum>(score), head.scale);
     if (lane == 0)
@@ -174,14 +232,7 @@ __device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words
   HeadVector q = {{}, t};
   if (ofHead < L::headWarps && ofHead < k.tiles()) {
     const Moments m = moments(shared.head.statistics, head.half.first);
-#pragma unroll
-    for (int p = 0; p < L::pairs; p++) {
-      const int d = 2 * (lane + 32 * p);
-      if (d < C::HeadDim) {
-        const float2 v = queryPair(head.half.first, warp % C::HeadsEach, d, m);
-        q.word[p] = Mma<T>::pack(v.x, v.y);
-      }
-    }
+    queryWords(q.word, head, warp % C::HeadsEach, m);
   }
   attendToTiles(k, past, scoreFactor(head.scale), q);
   sync<2, warps + 1>();

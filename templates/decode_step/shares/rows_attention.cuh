@@ -20,13 +20,26 @@ template <typename C>
 __device__ __forceinline__ void RowsStep<C>::queries(const HeadRecord<Words> &head,
                                                      const Moments &m, const Constants &ofQ) {
   constexpr int pairs = C::HeadDim / 2;
+  if constexpr (C::HeadNorm) {
+    for (int h = warp; h < C::HeadsEach; h += warps) {
+      unsigned word[L::pairs];
+      Base::queryWords(word, head, h, m);
+#pragma unroll
+      for (int p = 0; p < L::pairs; p++)
+        if (lane + 32 * p < pairs)
+          *reinterpret_cast<unsigned *>(&shared.q[h][2 * (lane + 32 * p)]) = word[p];
+    }
+    return;
+  }
   for (int i = threadIdx.x; i < C::HeadsEach * pairs; i += warps * 32) {
     const int h = i / pairs, d = i % pairs * 2;
     float2 v;
-    if constexpr (early)
+    if constexpr (early) {
       v = Base::gather(shared.head.sum, h * C::HeadDim + d, ofQ, m);
-    else
-      v = Base::queryPair(head.half.first, h, d, m);
+    } else {
+      float unused = 0.0f;
+      v = Base::queryPair(head, h, d, m, unused);
+    }
     *reinterpret_cast<unsigned *>(&shared.q[h][d]) = Mma<T>::pack(v.x, v.y);
   }
 }
@@ -37,34 +50,30 @@ __device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &h
   constexpr int dim = C::HeadDim;
   persistent::barrierWait(shared.arrived[AtHead], turn & 1);
   __syncwarp();
-  const FirstProduct<Words> &product = head.half.first;
-  const Moments m = moments(shared.head.statistics, product);
+  const Moments m = moments(shared.head.statistics, head.half.first);
   const bool stores = this->exists() && State<C>::has(head, past);
   Base::template sync<2, warps + 1>(); // all of q
   unsigned key[C::KeysEach][L::pairs] = {};
 #pragma unroll
-  for (int h = 0; h < C::KeysEach; h++)
+  for (int h = 0; h < C::KeysEach; h++) {
+    if (h >= place.keys)
+      continue;
+    unsigned value[L::pairs] = {};
+    Base::keyWords(key[h], value, head, h, m);
 #pragma unroll
     for (int p = 0; p < L::pairs; p++) {
       const int d = 2 * (lane + 32 * p);
-      if (d >= dim || h >= place.keys)
+      if (d >= dim)
         continue;
-      unsigned word[2];
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        const int row = (C::HeadsEach + i * C::KeysEach + h) * dim;
-        const float2 made = Base::turned(product, row, place.keyRow(row), d, m, i == 0);
-        word[i] = Mma<T>::pack(made.x, made.y);
-      }
-      key[h][p] = word[0];
-      *reinterpret_cast<float2 *>(&shared.newValue[h][d]) = Mma<T>::unpack(word[1]);
+      *reinterpret_cast<float2 *>(&shared.newValue[h][d]) = Mma<T>::unpack(value[p]);
       if (stores) {
         const State<C> state(head, place.rank, place.keyHead + h, shared.pages);
         T *const to = state.keys + state.offsetOf(past) + d;
-        *reinterpret_cast<unsigned *>(to) = word[0];
-        *reinterpret_cast<unsigned *>(to + state.toValue) = word[1];
+        *reinterpret_cast<unsigned *>(to) = key[h][p];
+        *reinterpret_cast<unsigned *>(to + state.toValue) = value[p];
       }
     }
+  }
 #pragma unroll
   for (int h = 0; h < C::HeadsEach; h++) {
     float score = 0.0f;

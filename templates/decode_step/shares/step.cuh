@@ -427,10 +427,17 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
   __device__ __forceinline__ void sendParts();
   __device__ __forceinline__ HeadVector mergedParts() const;
   __device__ __forceinline__ void noteAngles(const ClusterEmbedRecord<Words> &r, int past) const;
-  __device__ __forceinline__ float2 turned(const FirstProduct<Words> &product, int at, int row,
-                                           int d, const Moments &m, bool turns) const;
-  __device__ __forceinline__ float2 queryPair(const FirstProduct<Words> &product, int ofCluster,
-                                              int d, const Moments &m) const;
+  __device__ __forceinline__ float2 turned(const HeadRecord<Words> &head, int at, int row, int d,
+                                           const Moments &m, bool turns, float &squares) const;
+  __device__ __forceinline__ float2 queryPair(const HeadRecord<Words> &head, int ofCluster, int d,
+                                              const Moments &m, float &squares) const;
+  __device__ __forceinline__ float headFactor(float squares) const;
+  __device__ __forceinline__ void queryWords(unsigned (&word)[L::pairs],
+                                             const HeadRecord<Words> &head, int ofCluster,
+                                             const Moments &m) const;
+  __device__ __forceinline__ void keyWords(unsigned (&key)[L::pairs], unsigned (&value)[L::pairs],
+                                           const HeadRecord<Words> &head, int ofCluster,
+                                           const Moments &m) const;
   __device__ __forceinline__ void groupToNew(const HeadRecord<Words> &head, const Keys<C> &k,
                                              int past);
   __device__ __forceinline__ void sendGroupParts();

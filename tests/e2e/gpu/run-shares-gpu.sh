@@ -36,10 +36,12 @@ for n in $copies; do
     plan wide$n.onnx fp16 persistent wide$n.plan 1; } &
 done
 # heads and width of a GPT-2; layers, width, MLP, heads, heads of keys, vocabulary and, where they
-# are not as wide as the rest, elements of a head of a Llama and 1 if its vocabulary is tied
+# are not as wide as the rest, elements of a head of a Llama, 1 if its vocabulary is tied, and 1 if
+# its queries and keys are normed
 shapes=("fp16 25 1600" "int8 12 960" "bf16 11 704" "fp16 7 840" "bf16 2 256 704 8 2 4096"
   "fp16 2 512 1536 8 8 8000" "int8 2 1024 4096 16 4 9001" "fp16 1 2048 8192 32 8 8000"
-  "fp16 2 576 1536 9 3 8000" "int8 2 640 1792 8 4 8000 128 0" "bf16 2 1024 2048 12 2 8000 64 0")
+  "fp16 2 576 1536 9 3 8000" "int8 2 640 1792 8 4 8000 128 0" "bf16 2 1024 2048 12 2 8000 64 0"
+  "fp16 2 1024 3072 16 8 8000 128 1 1" "bf16 2 576 1536 9 3 8000 64 1 1")
 # Contexts of more keys than a ring holds.
 declare -A contexts=([8]=8192 [9]=6144)
 for i in "${!shapes[@]}"; do
