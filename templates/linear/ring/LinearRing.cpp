@@ -3,6 +3,7 @@
 
 #include "templates/linear/Kernels.h"
 #include "templates/linear/parts/LinearParams.h"
+#include "templates/linear/rows/LinearRows.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -131,12 +132,14 @@ std::string refusal(const LinearProblem &p) {
 std::string slower(const LinearProblem &p) {
   if (p.isWide() && !p.hasPairs())
     return "a vocabulary: linear_stream";
-  // What linear_rows has on its way at once is enough for fewer weights, and for all of a short K.
+  // What linear_rows has on its way at once is enough for fewer weights.
   if (!p.isHeavy())
     return "weights of less than 5 MB";
   if (areRowsForTiles(p))
     return "tiles cost less: linear_tma";
-  return p.rows > 1 && p.rows <= 16 && p.k <= 1024 ? "2 to 16 rows of a short K: linear_rows" : "";
+  const bool dearer = p.rows > 1 && p.rows <= 16 && rowsAreWhole(p) &&
+                      rowsMicroseconds(p) <= ringMicroseconds(p).value_or(0);
+  return dearer ? "linear_rows costs less" : "";
 }
 bool rivals(const LinearProblem &, llvm::StringRef leader) {
   return leader == "linear_rowdot" || leader == "linear_rows" || leader == "linear_tma";

@@ -36,5 +36,7 @@ Grid gridOf(const LinearRowsConfig &c, const plan::ExprT &m, int64_t n, int64_t 
 /// What it takes for two to sixteen rows of many weights, in microseconds, fitted as
 /// ringMicroseconds() is.
 double rowsMicroseconds(const LinearProblem &p);
+/// Whether blocks have the whole of K.
+bool rowsAreWhole(const LinearProblem &p);
 
 } // namespace gpt2c
