@@ -174,6 +174,24 @@ Result<StepOutput> Session::step(std::span<const int32_t> tokens, bool wantLogit
   return out;
 }
 
+Status Session::adoptBatch(std::vector<Tokens> held) {
+  endBatch();
+  if (Status s = checkBatch(held.size()); !s.ok())
+    return {Code::Corrupt, s.message()};
+  for (size_t b = 0; b < held.size(); ++b) {
+    const std::string what = "sequence " + std::to_string(b + 1) + " of the state";
+    Status s = checkIds(held[b], what);
+    if (s.ok())
+      s = checkLength(int64_t(held[b].size()), what);
+    if (!s.ok())
+      return {Code::Corrupt, s.message()};
+  }
+  for (const Tokens &tokens : held)
+    lengths_.push_back(int32_t(tokens.size()));
+  held_ = std::move(held);
+  return {};
+}
+
 void Session::append(std::span<const int32_t> tokens) {
   for (size_t b = 0; b < lengths_.size(); ++b) {
     held_[b].push_back(tokens[b]);

@@ -69,6 +69,9 @@ public:
     lengths_.clear();
     held_.clear();
   }
+  /// Somebody has written keys and values of these sequences with the backend: they are the current
+  /// batch, behind which prefill() goes on. Corrupt: they are none of this model.
+  Status adoptBatch(std::vector<Tokens> held);
 
   /// Runs the plan as the exported graph: one tensor for each of meta.exported_inputs, one result
   /// for each of meta.exported_outputs, in the element types that graph declares. Past tensors go

@@ -159,6 +159,24 @@ def checkMeeting():
     expect("another device", (got.returncode, "", got.stderr), 1, "give --device=cpu")
 
 
+def checkState():
+    """A state that two ranks save is one that four, or one, go on from."""
+    def run(ids, *flags):
+        return tool("gpt2c-run", "model.plan", "--device=cpu", f"--ids={ids}", "-n", "6",
+                    "--ignore-eos", "--output=ids", *flags)
+
+    new = run("3,1,4,1,5", "--ranks=2", "--save-state=state").stdout.strip()
+    longer = f"3,1,4,1,5,{new},7"
+    whole = run(longer)
+    for ranks in ("--ranks=1", "--ranks=4"):
+        got = run(longer, "--load-state=state", ranks)
+        if got.stdout != whole.stdout or "the state had 10 of the 12 tokens" not in got.stderr:
+            fail(f"a state by {ranks}: {got.stdout}{got.stderr}, expected {whole.stdout}")
+    got = tool("gpt2c-run", "other.plan", "--device=cpu", "--ids=3", "--load-state=state")
+    expect("the state of another plan", (got.returncode, "", got.stderr), 6,
+           "'state' is the state of another plan")
+
+
 def checkLoss(times):
     """One of four is killed, or stopped, at any moment: the others end soon, and say who it was."""
     compile(source / "examples/sample/model.onnx", "--tensor-parallel=4", "--verify=off")
@@ -192,5 +210,6 @@ if compile(source / "examples/sample/model.onnx", "--tensor-parallel=2,4").retur
     fail("the sample model is not compiled")
 checkProcesses()
 checkMeeting()
+checkState()
 checkLoss(200 if nightly else 8)
 sys.exit(failed)

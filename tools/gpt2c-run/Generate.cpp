@@ -1,3 +1,4 @@
+#include "runtime/session/SavedState.h"
 #include "tools/gpt2c-run/Dialogue.h"
 #include "tools/gpt2c-run/Run.h"
 #include "tools/runtime-common/Report.h"
@@ -122,6 +123,7 @@ rt::TextOptions Job::options(std::span<Answer *const> answers) {
   options.generate.maxNewTokens = flags_.newTokens;
   options.generate.minNewTokens = flags_.minTokens;
   options.generate.slide = flags_.slide;
+  options.generate.keepsState = !flags_.loadState.empty();
   options.generate.stopTokens = flags_.stopIds;
   options.stops = flags_.stops;
   options.ignoreEos = flags_.ignoreEos;
@@ -155,6 +157,9 @@ rt::Status Job::run() {
       generateText(session_, tokenizer_, prompts, options(answers));
   if (!made)
     return made.status();
+  if (!flags_.loadState.empty())
+    std::cerr << "note: the state had " << made->generated.keptTokens << " of the "
+              << prompts[0].size() << " tokens of the prompt\n";
   outcome_ = {session_.plan().meta().model_name, session_.backend().name(), flags_.loadSeconds,
               std::move(made->generated)};
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -202,9 +207,17 @@ rt::Status generate(rt::Session &session, const rt::Tokenizer *tokenizer, const 
   Job job(session, tokenizer, flags);
   if (rt::Status s = job.prepare(prompts); !s.ok())
     return s;
+  if (!flags.loadState.empty() && prompts.texts.size() + prompts.ids.size() != 1)
+    return {rt::Code::Usage, "--load-state goes with one prompt"};
+  if (!flags.loadState.empty())
+    if (rt::Status s = rt::restoreState(session, flags.loadState); !s.ok())
+      return inContext("--load-state", s);
   if (rt::Status s = job.run(); !s.ok())
     return s;
   job.print();
+  if (!flags.saveState.empty())
+    if (rt::Status s = rt::saveState(session, flags.saveState); !s.ok())
+      return inContext("--save-state", s);
   return flushStdout();
 }
 

@@ -99,6 +99,15 @@ void CommandLine::addPrompts() {
                            {"no", rt::AddBos::No, "nothing"}})
       .flag("ignore-eos", "Do not stop at the tokens that end a text", generate.ignoreEos)
       .flag("echo", "Print the prompt ahead of the new text", generate.echo)
+      .value(
+          "load-state", "FILE",
+          "Go on from the KV state in FILE, which --save-state wrote: what the one prompt begins "
+          "with and the state has is not computed again",
+          generate.loadState)
+      .value(
+          "save-state", "FILE",
+          "Write the KV state behind the answers to FILE, for any device and any number of ranks",
+          generate.saveState)
       .value("slide", "KEEP",
              "Where the context is full keep its first KEEP tokens, drop half of the others and "
              "go on (default: the answer ends)",
@@ -229,6 +238,10 @@ rt::Status CommandLine::checkGeneration() const {
     return {rt::Code::Usage, "--min-tokens must be from 0 to -n"};
   if (generate.samples < 1)
     return {rt::Code::Usage, "--samples must be at least 1"};
+  if (!flags.firstGiven({"load-state", "save-state"}).empty() && talks())
+    return {rt::Code::Usage, "--load-state and --save-state go with prompts, not with -i"};
+  if (flags.given("load-state") && generate.samples > 1)
+    return {rt::Code::Usage, "--load-state goes with one answer, not with --samples"};
   if (flags.given("slide") && generate.slide < 0)
     return {rt::Code::Usage, "--slide must be at least 0"};
   if (flags.given("logprobs") && generate.sampling.logprobs < 0)

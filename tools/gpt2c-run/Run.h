@@ -54,6 +54,8 @@ struct GenerateFlags {
   std::string chatTemplate; ///< in place of the plan's; empty: that one
   bool advised = false;     ///< `sampling` is what the model's makers advise
   double loadSeconds = 0;   ///< that the plan took until it was ready to run
+  std::string loadState;    ///< a file whose KV state the one prompt goes on from; empty: none
+  std::string saveState;    ///< where the KV state goes behind the last answer; empty: nowhere
 };
 
 /// One answer to one prompt.

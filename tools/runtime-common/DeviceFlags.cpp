@@ -113,6 +113,9 @@ rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const D
   const rt::Result<Ranks> ranks = ranksOf(flags);
   if (!ranks)
     return ranks.status();
+  if (ranks->meeting && ranks->meeting->rank > 0)
+    return {rt::Code::Usage, "--ranks=env: this tool does not follow rank 0; gpt2c-run, "
+                             "gpt2c-bench and gpt2c-serve do, and --ranks=N goes everywhere"};
   if (ranks->threads > 1 || ranks->meeting) {
     auto open = [&](rt::RankLink &link) { return rt::openCpuDevice(plan, flags.threads, &link); };
     rt::Result<std::unique_ptr<rt::Backend>> group =
