@@ -132,8 +132,12 @@ typedef struct gpt2c_session_options {
    * code for it, else the CPU. Null is "auto". */
   const char *device;
   int32_t threads; /* of the CPU device, for the whole process; 0: one for each core */
+  int32_t reserved;
+  /* On "cpu", of a plan that gpt2c --tensor-parallel made for as many: ranks that share every
+   * layer, each a thread. 0 and 1: one. */
+  int32_t ranks;
 } gpt2c_session_options;
-#define GPT2C_SESSION_OPTIONS_INIT {sizeof(gpt2c_session_options), NULL, 0}
+#define GPT2C_SESSION_OPTIONS_INIT {sizeof(gpt2c_session_options), NULL, 0, 0, 0}
 
 /* Loads the plan onto a device. Null options are the defaults. */
 GPT2C_API gpt2c_status gpt2c_session_create(const gpt2c_plan *plan,

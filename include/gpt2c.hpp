@@ -518,11 +518,14 @@ public:
       return detail::error(s);
     return Stream(stream);
   }
-  /// On "auto", "cuda", "cuda:N" or "cpu"; `threads` are the CPU's, 0: one for each core.
-  Result<Session> session(const std::string &device = "auto", int threads = 0) const {
+  /// On "auto", "cuda", "cuda:N" or "cpu"; `threads` are the CPU's, 0: one for each core; `ranks`
+  /// share the layers there, where the plan is for as many.
+  Result<Session> session(const std::string &device = "auto", int threads = 0,
+                          int ranks = 1) const {
     gpt2c_session_options options = GPT2C_SESSION_OPTIONS_INIT;
     options.device = device.c_str();
     options.threads = threads;
+    options.ranks = ranks;
     gpt2c_session *session = nullptr;
     if (gpt2c_status s = gpt2c_session_create(handle_.get(), &options, &session))
       return detail::error(s);

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -31,11 +32,14 @@ class Session:
     shares a session between threads gives each its own for stepping. Ctrl-C acts behind the call
     that runs."""
 
-    def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0):
+    def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0,
+                 ranks: int = 1):
         """`device`: "cuda" (the first GPU), "cuda:N", "cpu", or "auto", the first GPU where the
-        plan has code for it, else the CPU. `threads`: of the CPU device; 0: one for each core."""
+        plan has code for it, else the CPU. `threads`: of the CPU device; 0: one for each core.
+        `ranks`: so many share the layers on the CPU device, where the plan is for as many
+        (`flags=["--tensor-parallel=2"]` of compile)."""
         self.plan = open_plan(plan)
-        self._core = _core.Session(self.plan._core, device, threads)
+        self._core = _core.Session(self.plan._core, device, threads, ranks)
         if self._core.fallback:
             level = logging.WARNING if self.plan.has_gpu_code else logging.INFO
             logger.log(level, "running on the CPU: %s", self._core.fallback.split("\n")[0])
@@ -111,6 +115,15 @@ class Session:
         """Greedy steps of all sequences, the choice made on the device: each appends the last
         choice to the state and makes the next one. Returns the new choices, [steps, batch]."""
         return self._core.decode(steps)
+
+    def save_state(self, path: PathLike) -> None:
+        """Writes the KV state of the current batch, with its tokens, to a file."""
+        self._core.save_state(os.fspath(path))
+
+    def load_state(self, path: PathLike) -> None:
+        """Makes the batch in such a file the current one: of the same plan, by any device and any
+        number of ranks. prefill goes on behind it, with `past=session.lengths`."""
+        self._core.load_state(os.fspath(path))
 
 
 def as_array(value: Array) -> Any:

@@ -4,6 +4,8 @@
 #include "python/src/OneSession.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/device/DeviceName.h"
+#include "runtime/group/ThreadRanks.h"
+#include "runtime/session/SavedState.h"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -15,11 +17,20 @@ namespace {
 
 using rt::Tokens;
 
-SessionPtr openSession(const OpenPlan &plan, const std::string &device, int threads) {
+SessionPtr openSession(const OpenPlan &plan, const std::string &device, int threads, int ranks) {
   const rt::DeviceName wanted = take(rt::parseDeviceName(device));
   if (threads < 0)
     throw StatusError({rt::Code::Usage, "threads is at least 1, or 0 for one on each core"});
+  if (ranks < 1 || (ranks > 1 && wanted.kind != rt::DeviceName::Kind::Cpu))
+    throw StatusError({rt::Code::Usage, "ranks is at least 1, and 1 but where device is 'cpu'"});
   nb::gil_scoped_release released;
+  if (ranks > 1)
+    return std::make_shared<OneSession>(
+        plan,
+        take(rt::openThreadRanks(
+            plan.plan, ranks,
+            [&](rt::RankLink &link) { return makeCpuBackend(plan.plan, {threads, &link}); })),
+        "");
   std::string why;
   if (wanted.kind != rt::DeviceName::Kind::Cpu) {
     rt::Result<std::unique_ptr<rt::Backend>> cuda =
@@ -104,17 +115,34 @@ Tokens lengths(OneSession &s) {
   });
 }
 
+void saveState(OneSession &s, const std::string &path) {
+  locked(s, [&](rt::Session &session) {
+    const rt::Status status = rt::saveState(session, path);
+    return status.ok() ? rt::Result<int>(0) : rt::Result<int>(status);
+  });
+}
+
+void loadState(OneSession &s, const std::string &path) {
+  locked(s, [&](rt::Session &session) {
+    const rt::Status status = rt::restoreState(session, path);
+    return status.ok() ? rt::Result<int>(0) : rt::Result<int>(status);
+  });
+}
+
 } // namespace
 
 void bindSession(nb::module_ &m) {
   nb::class_<OneSession>(m, "Session")
-      .def(nb::new_(&openSession), nb::arg("plan"), nb::arg("device"), nb::arg("threads"))
+      .def(nb::new_(&openSession), nb::arg("plan"), nb::arg("device"), nb::arg("threads"),
+           nb::arg("ranks"))
       .def_prop_ro("device", [](OneSession &s) { return s.session.backend().kind(); })
       .def_prop_ro("device_name", [](OneSession &s) { return s.session.backend().name(); })
       .def_prop_ro("device_note", [](OneSession &s) { return s.session.backend().note(); })
       .def_prop_ro("fallback", [](OneSession &s) { return s.fallback; })
       .def_prop_ro("has_kv_state", [](OneSession &s) { return s.session.hasKvState(); })
       .def_prop_ro("lengths", &lengths)
+      .def("save_state", &saveState, nb::arg("path"))
+      .def("load_state", &loadState, nb::arg("path"))
       .def("engine_stats", &engineStats, nb::sig("def engine_stats(self) -> dict[str, int] | None"))
       .def("forward", &forward, nb::arg("inputs"),
            nb::sig("def forward(self, inputs: collections.abc.Sequence[typing.Any]) -> "

@@ -1,11 +1,12 @@
 """Sessions: the exported graph, steps, arrays in and out."""
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpt2c
-from conftest import DEVICE
+from conftest import DEVICE, SAMPLE
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +131,25 @@ def test_wrong_steps(session: gpt2c.Session) -> None:
         session.prefill([["one"]])
     with pytest.raises(gpt2c.UsageError, match="go from 0 to 4095"):
         session.prefill([[4096]])
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="ranks run on the CPU device")
+def test_ranks_share_a_plan_and_its_state(tmp_path: Path, golden: Any) -> None:
+    plan = gpt2c.compile(SAMPLE / "model.onnx", gpu_arch="none", precision="fp32",
+                         flags=["--tensor-parallel=2,4"])
+    one, two = gpt2c.Session(plan, "cpu"), gpt2c.Session(plan, "cpu", ranks=2)
+    assert two.device_name.endswith(", 2 ranks")
+    prompt = [golden["prompt"]]
+    assert np.array_equal(one.prefill(prompt).next, two.prefill(prompt).next)
+    two.save_state(tmp_path / "state")
+    expected = one.decode(5)
+    assert np.array_equal(two.decode(5), expected)
+    four = gpt2c.Session(plan, "cpu", ranks=4)
+    four.load_state(tmp_path / "state")
+    assert four.lengths == [len(golden["prompt"])]
+    next_token = int(one.prefill(prompt).next[0])
+    assert int(four.prefill([[next_token]], past=four.lengths).next[0]) == expected[0][0]
+    with pytest.raises(gpt2c.IncompatibleError, match="not for 3 ranks; it is for 1, 2, 4"):
+        gpt2c.Session(plan, "cpu", ranks=3)
+    with pytest.raises(gpt2c.UsageError, match="ranks is at least 1"):
+        gpt2c.Session(plan, "cpu", ranks=0)

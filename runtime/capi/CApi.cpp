@@ -1,6 +1,7 @@
 #include "runtime/capi/CApi.h"
 
 #include "runtime/device/Device.h"
+#include "runtime/group/ThreadRanks.h"
 #include "runtime/text/TextStream.h"
 
 using namespace gpt2c::rt;
@@ -171,8 +172,15 @@ gpt2c_status gpt2c_session_create(const gpt2c_plan *plan, const gpt2c_session_op
         readStruct<gpt2c_session_options>(options, GPT2C_SESSION_OPTIONS_INIT, "options");
     if (!o)
       return o.status();
+    const std::string_view name = o->device ? o->device : "auto";
+    if (o->ranks > 1 && name != "cpu")
+      return {Code::Usage, "ranks run on the CPU device: give \"cpu\""};
     Result<std::unique_ptr<Backend>> backend =
-        openDevice(plan->plan, o->device ? o->device : "auto", o->threads);
+        o->ranks > 1 ? openThreadRanks(plan->plan, o->ranks,
+                                       [&](RankLink &link) {
+                                         return openCpuDevice(plan->plan, o->threads, &link);
+                                       })
+                     : openDevice(plan->plan, name, o->threads);
     if (!backend)
       return backend.status();
     std::string device = (*backend)->name();
