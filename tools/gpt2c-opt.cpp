@@ -115,6 +115,10 @@ static llvm::Error checkUsage() {
                        "there is no pass '" + name + "'; see gpt2c-opt --list-passes");
   PassOptions passOptions;
   passOptions.level = levelFlag();
+  auto ranks = tensorParallelFlag();
+  if (!ranks)
+    return ranks.takeError();
+  passOptions.tensorParallel = std::move(*ranks);
   return checkOptions(options, passOptions);
 }
 
