@@ -62,7 +62,7 @@ template <typename T> Result<RankReply> replyWith(Result<T> result, T RankReply:
   return reply;
 }
 
-Result<RankReply> replyTo(Status s) { return s.ok() ? Result<RankReply>(RankReply()) : s; }
+Result<RankReply> replyTo(const Status &s) { return s.ok() ? Result<RankReply>(RankReply()) : s; }
 
 } // namespace
 

@@ -1,11 +1,16 @@
 """Plans that several ranks run, see ranks.sh."""
+import concurrent.futures
+import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 source = Path(os.environ["GPT2C_SOURCE_DIR"])
@@ -79,7 +84,8 @@ def freePort():
 class Group:
     """Processes of one group; `flags` are those of all, `own` those of rank 0."""
 
-    def __init__(self, ranks, own, flags=(), plans=None, worlds=None, numbers=None):
+    def __init__(self, ranks, own, flags=(), plans=None, worlds=None, numbers=None,
+                 tool="gpt2c-run"):
         port = freePort()
         self.processes = []
         for i in range(ranks):
@@ -87,7 +93,7 @@ class Group:
             environment = dict(os.environ, RANK=str(rank), MASTER_ADDR="127.0.0.1",
                                MASTER_PORT=str(port),
                                WORLD_SIZE=str(worlds[i] if worlds else ranks))
-            command = ["gpt2c-run", plans[i] if plans else "model.plan", "--device=cpu",
+            command = [tool, plans[i] if plans else "model.plan", "--device=cpu",
                        "--ranks=env", "--threads=1", *flags, *(own if rank == 0 else [])]
             self.processes.append(subprocess.Popen(command, env=environment, text=True,
                                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE))
@@ -177,6 +183,42 @@ def checkState():
            "'state' is the state of another plan")
 
 
+def checkServer():
+    """Requests at once through a server of two processes; what a request gets where one is lost."""
+    port = freePort()
+    group = Group(2, [f"--port={port}"], tool="gpt2c-serve")
+    url = f"http://127.0.0.1:{port}/v1/completions"
+
+    def ask(text):
+        body = json.dumps({"model": "model", "prompt": text, "max_tokens": 8, "temperature": 0})
+        request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})
+        for _ in range(100):
+            try:
+                with urllib.request.urlopen(request, timeout=20) as answer:
+                    return json.load(answer)["choices"][0]["text"]
+            except urllib.error.HTTPError as e:
+                if e.code != 503:
+                    return f"{e.code}: {e.read().decode()}"
+            except urllib.error.URLError:
+                pass
+            time.sleep(0.1)  # until it listens, and is ready
+        return "no answer"
+
+    texts = ["She opened the door and", "The river", "Once upon a time", "He said"] * 3
+    expected = {t: tool("gpt2c-run", "model.plan", "--device=cpu", f"--prompt={t}", "-n", "8",
+                        "--temperature=0").stdout.removesuffix("\n") for t in set(texts)}
+    with concurrent.futures.ThreadPoolExecutor(len(texts)) as pool:
+        for text, got in zip(texts, pool.map(ask, texts)):
+            if got != expected[text]:
+                fail(f"the server continues '{text}' with '{got}', not '{expected[text]}'")
+    group.processes[1].kill()
+    time.sleep(0.2)
+    if "rank 1 is lost" not in (got := ask("The river")):
+        fail(f"a request to a server that lost a rank gets {got}")
+    group.processes[0].terminate()
+    group.kill()
+
+
 def checkLoss(times):
     """One of four is killed, or stopped, at any moment: the others end soon, and say who it was."""
     compile(source / "examples/sample/model.onnx", "--tensor-parallel=4", "--verify=off")
@@ -211,5 +253,9 @@ if compile(source / "examples/sample/model.onnx", "--tensor-parallel=2,4").retur
 checkProcesses()
 checkMeeting()
 checkState()
+if shutil.which("gpt2c-serve"):
+    checkServer()
+else:
+    print("without a server, which this build does not have")
 checkLoss(200 if nightly else 8)
 sys.exit(failed)

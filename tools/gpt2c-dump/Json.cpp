@@ -20,6 +20,14 @@ public:
       array("weights", meta_.weights, [&](const auto &w) { writeWeight(*w); });
       if (meta_.kv)
         json_.attributeObject("kv", [&] { writeKv(*meta_.kv); });
+      array("ranks", meta_.ranks, [&](const auto &r) {
+        json_.attribute("tensor", r->tensor);
+        json_.attributeArray("kv_heads", [&] {
+          for (int32_t head : r->kv_heads)
+            json_.value(head);
+        });
+        json_.attribute("weight_bytes", r->weight_bytes);
+      });
       array("exported_inputs", meta_.exported_inputs, [&](const auto &p) { writeExported(*p); });
       array("exported_outputs", meta_.exported_outputs, [&](const auto &p) { writeExported(*p); });
       array("modules", meta_.sources, [&](const auto &s) {

@@ -351,8 +351,11 @@ static std::vector<std::string> recordedFlags(const CompileFlags &f) {
     flags.push_back("--fp32-math=ffma");
   if (f.passes.level != PassOptions().level)
     flags.push_back("-O" + std::to_string(f.passes.level));
-  for (int64_t ranks : f.passes.tensorParallel)
-    flags.push_back("--tensor-parallel=" + std::to_string(ranks));
+  if (!f.passes.tensorParallel.empty())
+    flags.push_back("--tensor-parallel=" +
+                    llvm::join(llvm::map_range(f.passes.tensorParallel,
+                                               [](int64_t n) { return std::to_string(n); }),
+                               ","));
   for (const std::string &input : setInput)
     flags.push_back("--set-input=" + input);
   for (const std::string &pass : f.pipeline.disabled)
