@@ -42,9 +42,11 @@ int PlanPool::weight(const Tensor &t) {
   return it->second;
 }
 
-int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales) {
+int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales,
+                      const Tensor *zeros) {
   auto addressOf = [](const Tensor *t) { return t ? t->raw() : nullptr; };
-  auto [it, isNew] = rowSums_.try_emplace({w.raw(), addressOf(factors), addressOf(scales)}, 0);
+  auto [it, isNew] =
+      rowSums_.try_emplace({w.raw(), addressOf(factors), addressOf(scales), addressOf(zeros)}, 0);
   if (isNew) {
     const int64_t k = w.dim(1);
     std::vector<float> sums(w.dim(0));
@@ -56,8 +58,10 @@ int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scal
       w.load(int64_t(n) * k, row);
       if (scales) {
         const int64_t groups = scales->dim(1);
-        for (int64_t i = 0; i < k; ++i)
-          row[i] *= scales->asDouble(int64_t(n) * groups + i / (k / groups));
+        for (int64_t i = 0; i < k; ++i) {
+          const int64_t at = int64_t(n) * groups + i / (k / groups);
+          row[i] = (row[i] - (zeros ? zeros->asDouble(at) : 0)) * scales->asDouble(at);
+        }
       }
       double sum = 0;
       for (int64_t i = 0; i < k; ++i)

@@ -26,7 +26,8 @@ public:
   /// The index of a weight; tensors that share storage or content are one.
   int weight(const Tensor &t);
   /// The index of f32[N], the sums over k of w[N, K] times factors[K]; null: times 1.
-  int rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr);
+  int rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr,
+              const Tensor *zeros = nullptr);
 
   /// The index of `what`, which `make` makes of weights; once for the same ones.
   int derived(llvm::StringRef what, llvm::ArrayRef<const Tensor *> of,
@@ -54,7 +55,7 @@ private:
   std::map<std::string, int> kernelByText_; ///< texts with "@" for the name
   std::vector<Tensor> weights_;
   llvm::DenseMap<uint64_t, int> weightByHash_;
-  std::map<std::array<const void *, 3>, int> rowSums_; ///< by the addresses of elements
+  std::map<std::array<const void *, 4>, int> rowSums_; ///< by the addresses of elements
   std::map<std::pair<std::string, std::vector<const void *>>, int> derived_; ///< likewise
 };
 

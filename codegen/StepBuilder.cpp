@@ -55,10 +55,11 @@ llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
   return pointer(it->second.kind, it->second.index);
 }
 
-plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors, const Value *scales) {
+plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors, const Value *scales,
+                                const Value *zeros) {
   auto constant = [](const Value *v) { return v ? &v->def()->constant : nullptr; };
   return pointer(plan::ArgKind::Weight,
-                 pool_.rowSums(*constant(w), constant(factors), constant(scales)));
+                 pool_.rowSums(*constant(w), constant(factors), constant(scales), constant(zeros)));
 }
 
 plan::ArgT StepBuilder::derived(llvm::StringRef what, llvm::ArrayRef<const Value *> of,

@@ -43,9 +43,11 @@ public:
   llvm::Expected<plan::ArgT> read(Value *v);
   /// The address where a step writes a value; allocates it.
   llvm::Expected<plan::ArgT> write(Value *v);
-  /// The address of f32[N]: sum_k w[n,k] factors[k] of constants, factors null for 1. With them a
-  /// product takes the mean and the shift of a norm out of its sums; see fold-norms.
-  plan::ArgT rowSums(const Value *w, const Value *factors = nullptr, const Value *scales = nullptr);
+  /// The address of f32[N]: sum_k scales[n,k] (w[n,k] - zeros[n,k]) factors[k] of constants, null
+  /// for 1 or 0. With them a product takes the mean and the shift of a norm out of its sums; see
+  /// fold-norms.
+  plan::ArgT rowSums(const Value *w, const Value *factors = nullptr, const Value *scales = nullptr,
+                     const Value *zeros = nullptr);
 
   /// The address of `what`, which `make` makes of constants, the same for the same ones.
   plan::ArgT derived(llvm::StringRef what, llvm::ArrayRef<const Value *> of,

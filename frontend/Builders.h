@@ -66,6 +66,7 @@ void einsum(NodeLowering &n);
 
 // MatMulNBits.cpp
 void matmulNBits(NodeLowering &n);
+void gatherBlockQuantized(NodeLowering &n);
 
 // Elementwise.cpp
 void castOp(NodeLowering &n);
@@ -164,6 +165,13 @@ void qLinearSigmoid(NodeLowering &n);
 void qLinearSoftmax(NodeLowering &n);
 void quantizeLinear(NodeLowering &n);
 /// q with scale and zero point (null: 0) in floating point; a vector of them is along `axis`.
+/// What is quantised; zeroPoint null: 0.
+struct Quantised {
+  Value *q, *scale, *zeroPoint;
+};
+/// (q - zeroPoint) scale with a scale, and a zero point, for each block of an axis.
+Value *dequantisedBlocks(NodeLowering &n, const Quantised &v, DType to, unsigned axis,
+                         int64_t block);
 Value *dequantised(NodeLowering &n, Value *q, Value *scale, Value *zeroPoint, DType to,
                    int64_t axis);
 

@@ -21,11 +21,11 @@ bool Importer::Scope::defines(llvm::StringRef name) const {
   return values.contains(name) || initializers.contains(name) || (parent && parent->defines(name));
 }
 
-const onnx::TensorProto *Importer::Scope::ofFourBits(llvm::StringRef name) const {
+const onnx::TensorProto *Importer::Scope::ofSteps(llvm::StringRef name) const {
   auto it = initializers.find(name);
   if (it != initializers.end())
-    return isFourBits(it->second->data_type()) ? it->second : nullptr;
-  return parent ? parent->ofFourBits(name) : nullptr;
+    return isOfSteps(it->second->data_type()) ? it->second : nullptr;
+  return parent ? parent->ofSteps(name) : nullptr;
 }
 
 template <typename OpsetImports>
@@ -254,10 +254,10 @@ llvm::Error Importer::lowerOperator(const onnx::NodeProto &node, const llvm::Str
       inputs.push_back({});
       continue;
     }
-    const onnx::TensorProto *bits = scope.ofFourBits(name);
-    if (bits && node.op_type() != "DequantizeLinear") {
+    const onnx::TensorProto *steps = scope.ofSteps(name);
+    if (steps && node.op_type() != "DequantizeLinear" && node.op_type() != "GatherBlockQuantized") {
       reject(node, *opset,
-             "tensor '" + name + "' has elements of type " + onnxTypeName(bits->data_type()) +
+             "tensor '" + name + "' has elements of type " + onnxTypeName(steps->data_type()) +
                  ", which DequantizeLinear alone may read",
              scope);
       return llvm::Error::success();

@@ -38,7 +38,7 @@ private:
     bool defines(llvm::StringRef name) const;
     /// The initializer of that name if its elements have four bits; null otherwise. They have eight
     /// in the IR: what rounds to their type would not be the same there.
-    const onnx::TensorProto *ofFourBits(llvm::StringRef name) const;
+    const onnx::TensorProto *ofSteps(llvm::StringRef name) const;
   };
 
   llvm::Error addInputs(const onnx::GraphProto &graph, Scope &scope);

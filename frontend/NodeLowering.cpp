@@ -95,8 +95,9 @@ std::optional<Tensor> NodeLowering::tensorAttr(llvm::StringRef name) {
   const auto *a = find(name, onnx::AttributeProto::TENSOR);
   if (!a)
     return std::nullopt;
-  if (isFourBits(a->t().data_type())) {
-    unsupported("constants of four bits are not supported, but as initializers");
+  if (isOfSteps(a->t().data_type())) {
+    unsupported(
+        "constants of four bits and of float8e4m3fn are not supported, but as initializers");
     return std::nullopt;
   }
   auto tensor = decodeTensor(a->t(), nullptr, &files_);

@@ -157,6 +157,7 @@ static constexpr Row schemas[] = {
     {microsoftDomain, "EmbedLayerNormalization", 9, "epsilon mask_index_type"},
     {microsoftDomain, "FastGelu", 2, ""},
     {microsoftDomain, "FusedMatMul", 2, "alpha transA transB transBatchA transBatchB"},
+    {microsoftDomain, "GatherBlockQuantized", 4, "bits block_size gather_axis quantize_axis"},
     {microsoftDomain, "Gelu", 1, ""},
     {microsoftDomain, "GroupQueryAttention", 17,
      "causal do_rotary k_norm_epsilon k_quant_type kv_cache_bit_width kv_num_heads "

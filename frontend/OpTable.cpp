@@ -170,6 +170,7 @@ static const OpRow rows[] = {
     {microsoftDomain, "EmbedLayerNormalization", 1, embedLayerNorm},
     {microsoftDomain, "FastGelu", 1, fastGelu},
     {microsoftDomain, "FusedMatMul", 1, fusedMatMul},
+    {microsoftDomain, "GatherBlockQuantized", 1, gatherBlockQuantized},
     {microsoftDomain, "Gelu", 1, contribGelu},
     {microsoftDomain, "GroupQueryAttention", 1, groupQueryAttention},
     {microsoftDomain, "MatMulIntegerToFloat", 1, matMulIntegerToFloat},

@@ -6,17 +6,18 @@ static thread_local Budget *innermost = nullptr;
 
 std::optional<int64_t> tensorBytes(DType dtype, llvm::ArrayRef<int64_t> shape) {
   constexpr int64_t addressable = int64_t(1) << 47;
-  int64_t bytes = byteSize(dtype);
+  int64_t count = 1;
   bool empty = false, fits = true;
   for (int64_t d : shape) {
     if (d < 0)
       return std::nullopt;
     empty |= d == 0;
-    fits = fits && !__builtin_mul_overflow(bytes, d, &bytes) && bytes <= addressable;
+    fits = fits && !__builtin_mul_overflow(count, d, &count) &&
+           count <= addressable * 8 / int64_t(infoOf(dtype).bits);
   }
   if (empty)
     return 0;
-  return fits ? std::optional(bytes) : std::nullopt;
+  return fits ? std::optional(storedBytes(dtype, count)) : std::nullopt;
 }
 
 Budget::Budget(int64_t bytes, int64_t operations)

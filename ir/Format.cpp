@@ -18,7 +18,7 @@ static int64_t shared(const FormatInfo &info, int64_t k, int64_t group) {
 int64_t rowBytes(OperandFormat f, int64_t k, int64_t group) {
   const FormatInfo &info = infoOf(f);
   const int64_t scales = info.scale == FormatInfo::None || k == 0 ? 0 : k / shared(info, k, group);
-  return k * info.bits / 8 + scales * scaleBytes(f);
+  return storedBytes(info.storage, k) + scales * scaleBytes(f);
 }
 
 /// Elements that share a scale, to `to` from `at` on; the scale.
@@ -42,7 +42,7 @@ EncodedRow encodeRow(OperandFormat f, llvm::ArrayRef<float> row, int64_t group) 
   if (info.scale == FormatInfo::None)
     return {Tensor::of<float>(row, {k}).cast(info.storage), {}};
   const int64_t size = shared(info, k, group);
-  EncodedRow out{Tensor(info.storage, {k}), std::vector<float>(k ? k / size : 0)};
+  EncodedRow out{Tensor::zeros(info.storage, {k}), std::vector<float>(k ? k / size : 0)};
   if (info.storage == DType::I8)
     quantiseRows(row.data(), 1, k, size, out.elements.data<int8_t>(), out.scales.data());
   else

@@ -227,6 +227,14 @@ llvm::Error inferOp(Op &op) {
                                                                          "' is missing");
   for (Value *r : op.results())
     r->content.reset();
+  // Elements that share a byte are no lanes, rows or ports.
+  const bool reads = op.is(OpCode::Dequantize) || op.is(OpCode::AffineDequantize) ||
+                     op.is(OpCode::QuantizedLinear);
+  for (const Value *v : op.operands())
+    if (v && !reads && packedElements(v->type.dtype) > 1)
+      return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                     op.describe() + ": elements of " + dtypeName(v->type.dtype) +
+                                         " are weights that are dequantised or multiplied");
   if (!info.infer)
     return llvm::Error::success();
   if (llvm::Error e = info.infer(c))

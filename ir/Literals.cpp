@@ -70,6 +70,7 @@ static void printElement(const Tensor &t, int64_t i, llvm::raw_ostream &os) {
   case DType::Bool:
     os << (t.data<uint8_t>()[i] ? "true" : "false");
     return;
+  case DType::I4:
   case DType::I8:
   case DType::U8:
   case DType::I32:
@@ -80,6 +81,12 @@ static void printElement(const Tensor &t, int64_t i, llvm::raw_ostream &os) {
 }
 
 bool isSplat(const Tensor &t) {
+  if (packedElements(t.dtype()) > 1) {
+    int64_t same = 1;
+    while (same < t.count() && t.asInt(same) == t.asInt(0))
+      ++same;
+    return t.count() > 1 && same == t.count();
+  }
   size_t size = byteSize(t.dtype());
   return t.count() > 1 &&
          std::memcmp(t.raw(), static_cast<const char *>(t.raw()) + size, t.bytes() - size) == 0;
@@ -437,6 +444,15 @@ static bool storeElement(TokenStream &s, const DenseLiteral::Element &e, Tensor 
     return storeFloat(s, e, t, i, floatToBfloat);
   case DType::F8E4M3:
     return storeFloat(s, e, t, i, floatToFp8);
+  case DType::I4: {
+    int8_t value;
+    if (storeInteger(s, e, value))
+      return true;
+    if (value < -8 || value > 7)
+      return s.error(e.token, "integer out of range for the element type");
+    t.store(i, double(value));
+    return false;
+  }
   case DType::I8:
     return storeInteger(s, e, t.data<int8_t>()[i]);
   case DType::U8:
@@ -477,11 +493,14 @@ bool toTensor(TokenStream &s, const DenseLiteral &literal, const Type &type, Ten
     return s.error(literal.loc,
                    "the elements have the shape [" + found + "], the type is " + type.str());
   }
-  out = Tensor(type.dtype, shape);
+  out =
+      packedElements(type.dtype) > 1 ? Tensor::zeros(type.dtype, shape) : Tensor(type.dtype, shape);
   for (auto [i, e] : llvm::enumerate(literal.elements))
     if (storeElement(s, e, out, static_cast<int64_t>(i)))
       return true;
-  if (repeated) {
+  if (repeated && packedElements(type.dtype) > 1)
+    out.store(0, std::vector<double>(size_t(count), out.asDouble(0)));
+  else if (repeated) {
     size_t size = byteSize(type.dtype);
     char *bytes = static_cast<char *>(out.raw());
     for (int64_t i = 1; i < count; ++i)

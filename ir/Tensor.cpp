@@ -67,6 +67,10 @@ uint8_t floatToFp8(float value) {
   return sign | uint8_t((bits + 0x7ffff + (bits >> 20 & 1) - (120u << 23)) >> 20);
 }
 
+int8_t floatToInt4(float value) {
+  return int8_t(std::fmin(std::fmax(std::nearbyint(value), -8.0F), 7.0F));
+}
+
 Tensor::Tensor(DType dtype, llvm::ArrayRef<int64_t> shape) : dtype_(dtype), shape_(shape) {
   const std::optional<int64_t> needed = tensorBytes(dtype, shape);
   if (!needed)
@@ -124,6 +128,8 @@ template <typename F> static auto withLoad(const Tensor &t, F f) {
     return f([p = t.data<int8_t>()](int64_t i) { return static_cast<float>(p[i]); });
   case DType::F8E4M3:
     return f([p = t.data<Fp8>()](int64_t i) { return float(p[i]); });
+  case DType::I4:
+    return f([p = t.data<Int4x8>()](int64_t i) { return stepAt(p, i); });
   case DType::U8:
   case DType::Bool:
     return f([p = t.data<uint8_t>()](int64_t i) { return p[i]; });
@@ -154,6 +160,10 @@ template <typename F> static auto withStore(Tensor &t, F f) {
   case DType::F8E4M3:
     return f(
         [p = t.data<Fp8>()](int64_t i, auto v) { p[i] = {floatToFp8(static_cast<float>(v))}; });
+  case DType::I4:
+    return f([p = t.data<Int4x8>()](int64_t i, auto v) {
+      p[i / 8].set(int(i % 8), floatToInt4(static_cast<float>(v)));
+    });
   case DType::U8:
     return f([p = t.data<uint8_t>()](int64_t i, auto v) { p[i] = static_cast<uint8_t>(v); });
   case DType::Bool:
@@ -178,7 +188,8 @@ void forRanges(int64_t n, llvm::function_ref<void(int64_t, int64_t)> f) {
 Tensor Tensor::cast(DType to) const {
   if (to == dtype_)
     return *this;
-  Tensor out(to, shape_);
+  // Elements that share a word leave none of its bits undefined.
+  Tensor out = packedElements(to) > 1 ? zeros(to, shape_) : Tensor(to, shape_);
   withLoad(*this, [&](auto load) {
     withStore(out, [&](auto store) {
       forRanges(count(), [&](int64_t begin, int64_t end) {

@@ -30,6 +30,34 @@ struct Fp8 {
   operator float() const { return fp8ToFloat(bits); }
 };
 
+/// The number of -8 .. 7 next to a value, ties to even; -8 of a NaN.
+int8_t floatToInt4(float value);
+/// Eight elements of i4 in two's complement. Two neighbours are 16 bits apart, so that a mask of
+/// the word leaves what a pair of two-byte floats is made of: element e is bits 4 p .. 4 p + 3 with
+/// p = e / 2 + 4 (e mod 2).
+struct Int4x8 {
+  uint32_t word;
+
+  static constexpr int shift(int e) { return 4 * (e / 2 + 4 * (e % 2)); }
+  constexpr int get(int e) const { return int(word >> shift(e) << 28) >> 28; }
+  constexpr void set(int e, int value) {
+    word = (word & ~(15u << shift(e))) | (uint32_t(value) & 15u) << shift(e);
+  }
+};
+
+/// Elements in a W, of those that are stored.
+template <typename W> constexpr int64_t elementsIn = 1;
+template <> inline constexpr int64_t elementsIn<Int4x8> = 8;
+/// Where element i is, which is the first in its W.
+template <typename W> W *elementAt(W *p, int64_t i) {
+  return p + i / elementsIn<std::remove_cv_t<W>>;
+}
+/// Element i of quantised ones as a number.
+template <typename W> float stepAt(const W *p, int64_t i) { return float(p[i]); }
+template <> inline float stepAt(const Int4x8 *p, int64_t i) {
+  return float(p[i / 8].get(int(i % 8)));
+}
+
 template <typename T> struct DTypeOf;
 template <> struct DTypeOf<float> {
   static constexpr DType value = DType::F32;
@@ -75,28 +103,29 @@ public:
   unsigned rank() const { return shape_.size(); }
   int64_t dim(int i) const { return shape_[i < 0 ? shape_.size() + i : i]; }
   int64_t count() const;
-  size_t bytes() const { return count() * byteSize(dtype_); }
+  size_t bytes() const { return size_t(storedBytes(dtype_, count())); }
 
   const void *raw() const { return data_; }
   void *raw() {
     hash_ = 0;
     return const_cast<void *>(data_);
   }
-  /// T must fit the element size: bool and u8 as uint8_t, f16 and bf16 as uint16_t bits.
+  /// T must fit the element size: bool and u8 as uint8_t, f16 and bf16 as uint16_t bits, i4 as
+  /// Int4x8.
   template <typename T> const T *data() const {
-    assert(sizeof(T) == byteSize(dtype_) && "element size");
+    assert(sizeof(T) == storedBytes(dtype_, elementsIn<T>) && "element size");
     return static_cast<const T *>(data_);
   }
   template <typename T> T *data() {
-    assert(sizeof(T) == byteSize(dtype_) && "element size");
+    assert(sizeof(T) == storedBytes(dtype_, elementsIn<T>) && "element size");
     return static_cast<T *>(raw());
   }
   llvm::ArrayRef<char> byteArray() const { return {static_cast<const char *>(data_), bytes()}; }
 
   /// The same bytes under another shape with the same number of elements.
   Tensor reshaped(llvm::ArrayRef<int64_t> shape) const;
-  /// Converted elements. Float to integer truncates toward zero; anything to Bool is x != 0. The
-  /// same dtype shares bytes.
+  /// Converted elements. Float to integer truncates toward zero, to i4 it rounds; anything to Bool
+  /// is x != 0. The same dtype shares bytes.
   Tensor cast(DType to) const;
   /// Elements as double, int64_t: any dtype.
   double asDouble(int64_t i) const;
@@ -119,10 +148,12 @@ private:
   mutable uint64_t hash_ = 0; // 0: not known
 };
 
-/// Calls f with a pointer to the elements of `t`, which is quantised: values of a type that
-/// converts to float.
+/// Calls f with a pointer to the elements of `t`, which is quantised: of a type that stepAt()
+/// takes.
 template <typename F> void withSteps(const Tensor &t, F f) {
-  t.dtype() == DType::F8E4M3 ? f(t.data<Fp8>()) : f(t.data<int8_t>());
+  t.dtype() == DType::F8E4M3 ? f(t.data<Fp8>())
+  : t.dtype() == DType::I4   ? f(t.data<Int4x8>())
+                             : f(t.data<int8_t>());
 }
 
 } // namespace gpt2c

@@ -1,5 +1,7 @@
 #include "ir/Type.h"
 
+#include "ir/DimBounds.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <iterator>
@@ -28,6 +30,14 @@ llvm::raw_ostream &operator<<(llvm::raw_ostream &os, const Type &t) {
   os << dtypeName(t.dtype) << "[";
   llvm::interleaveComma(t.shape, os);
   return os << "]";
+}
+
+Dim storedBytes(const Type &t) {
+  const Dim count = elementCount(t.shape);
+  if (const auto n = count.constant())
+    return storedBytes(t.dtype, *n);
+  return infoOf(t.dtype).bits < 8 ? Dim::floorDiv(count * Dim(infoOf(t.dtype).bits), 8, {})
+                                  : count * Dim(byteSize(t.dtype));
 }
 
 } // namespace gpt2c

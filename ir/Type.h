@@ -20,4 +20,7 @@ struct Type {
 
 llvm::raw_ostream &operator<<(llvm::raw_ostream &os, const Type &t);
 
+/// Bytes of a value of that type.
+Dim storedBytes(const Type &t);
+
 } // namespace gpt2c

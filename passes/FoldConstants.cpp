@@ -13,11 +13,13 @@ namespace gpt2c {
 using P = Pattern;
 
 static bool isByteMatrix(const Value *v) {
-  return byteSize(v->type.dtype) == 1 && v->type.rank() > 1;
+  return infoOf(v->type.dtype).bits <= 8 && v->type.rank() > 1;
 }
 
-/// A widened matrix in int8 that a product may read as it is.
+/// A widened matrix of bytes or less that a product may read as it is.
 static bool isForProduct(const Use &u) {
+  if (u.op->is(OpCode::Reshape))
+    return llvm::all_of(u.op->result()->uses(), isForProduct);
   return u.op->is(OpCode::MatMul) || u.op->is(OpCode::Transpose) || u.op->is(OpCode::Sub);
 }
 

@@ -32,7 +32,9 @@ static llvm::Expected<Value *> scaledWeights(Value *w, double c, Builder &b) {
   Value *scale = w->hasOneUse() ? scaled(def->operand(ops::Dequantize::Scale), c, b) : nullptr;
   if (!scale)
     return nullptr;
-  return b.value(OpCode::Dequantize, {def->operand(ops::Dequantize::Q), scale}, def->givenAttrs());
+  return b.value(OpCode::Dequantize,
+                 {def->operand(ops::Dequantize::Q), scale, def->operand(ops::Dequantize::Zero)},
+                 def->givenAttrs());
 }
 
 /// Whether `v` is read by the root alone, and its scalar is one that weights can take.

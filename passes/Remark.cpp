@@ -71,14 +71,14 @@ Remark &Remark::costing(llvm::ArrayRef<Op *> ops) {
     for (const Value *v : op->operands())
       if (v && !llvm::is_contained(ops, v->def()) && !llvm::is_contained(read, v)) {
         read.push_back(v);
-        fused = fused + elementCount(v->type.shape) * Dim(byteSize(v->type.dtype));
+        fused = fused + storedBytes(v->type);
       }
     bool leaves = llvm::any_of(op->results(), [&](const Value *r) {
       return llvm::any_of(r->uses(), [&](const Use &u) { return !llvm::is_contained(ops, u.op); });
     });
     if (leaves)
       for (const Value *r : op->results())
-        fused = fused + elementCount(r->type.shape) * Dim(byteSize(r->type.dtype));
+        fused = fused + storedBytes(r->type);
   }
   launches = std::max<int64_t>(0, launched - 1);
   bytes = ops.empty() ? Dim() : inStepSymbols(separate - fused, *ops.front()->function());

@@ -26,11 +26,13 @@ struct StepWish {
 enum class DecodeAbility : uint8_t {
   Grouped,    ///< it has what no stage has
   FloatSteps, ///< weights of a byte that are no integers
+  Nibbles,    ///< weights of four bits
   Pages       ///< a state in pages
 };
 constexpr llvm::StringRef nameOf(DecodeAbility a) {
   return a == DecodeAbility::Grouped      ? "heads that turn or share keys, a gated MLP, or bf16"
          : a == DecodeAbility::FloatSteps ? "weights of a byte that are no integers"
+         : a == DecodeAbility::Nibbles    ? "weights of four bits"
                                           : "a state in pages";
 }
 
@@ -52,7 +54,8 @@ struct DecodeProblem {
   Abilities<DecodeAbility> wants() const {
     return Abilities<DecodeAbility>{}
         .addIf(grouped, DecodeAbility::Grouped)
-        .addIf(shape && infoOf(shape->weights).kind == DTypeInfo::Steps, DecodeAbility::FloatSteps)
+        .addIf(shape && shape->weights == DType::F8E4M3, DecodeAbility::FloatSteps)
+        .addIf(shape && infoOf(shape->weights).bits < 8, DecodeAbility::Nibbles)
         .addIf(paged, DecodeAbility::Pages);
   }
 };

@@ -209,9 +209,7 @@ DecoderWeights DecoderWeights::of(const Function &decode) {
       continue;
     const Type &w = op->operand(ops::Linear::W)->type;
     all.bytesOfLayer += last; // those of the last one are the vocabulary's
-    last = byteSize(w.dtype);
-    for (const Dim &d : w.shape)
-      last *= d.constant().value_or(0);
+    last = storedBytes(w).constant().value_or(0);
   }
   all.bytesOfLayer /= std::max<int64_t>(layers, 1);
   return all;

@@ -20,6 +20,7 @@ LinearProblem Problems::linear(const Op &op) const {
   s.batchInvariant = batchInvariant();
   if (!op.is(OpCode::Linear) && lastDim(op.operand(WScale)) > 1)
     s.wGroup = s.k / lastDim(op.operand(WScale));
+  s.wZeros = op.is(OpCode::QuantizedLinear) && op.operand(WZero);
   if (!op.is(OpCode::Linear))
     s.xGroup = op.intAttr("x_group") == s.k ? 0 : op.intAttr("x_group");
   return s;

@@ -44,9 +44,10 @@ int toOnnxType(DType dtype) {
 }
 
 // Numbers as in onnx.proto; an older schema has no names for them.
-static constexpr int uint4Type = 21, int4Type = 22;
+static constexpr int fp8Type = 17, uint4Type = 21, int4Type = 22;
 
-bool isFourBits(int type) { return type == uint4Type || type == int4Type; }
+static bool isFourBits(int type) { return type == uint4Type || type == int4Type; }
+bool isOfSteps(int type) { return isFourBits(type) || type == fp8Type; }
 
 std::string onnxTypeName(int type) {
   // Numbers as in onnx.proto; the newer ones are listed here since an older schema may be
@@ -75,6 +76,8 @@ public:
     auto dtype = fromOnnxType(proto_.data_type());
     if (isFourBits(proto_.data_type()))
       return fromFourBits();
+    if (proto_.data_type() == fp8Type)
+      dtype = DType::F8E4M3;
     if (!dtype)
       return makeError(ExitCode::Unsupported,
                        "tensor '" + proto_.name() + "' has elements of type " +
@@ -109,6 +112,8 @@ public:
       return fromField<int8_t>(proto_.int32_data());
     case DType::U8:
       return fromField<uint8_t>(proto_.int32_data());
+    case DType::F8E4M3:
+      return fromField<Fp8>(proto_.int32_data(), [](int32_t v) { return Fp8{uint8_t(v)}; });
     case DType::Bool:
       return fromField<uint8_t>(proto_.int32_data(), [](int32_t v) { return uint8_t(v != 0); });
     default:

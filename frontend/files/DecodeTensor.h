@@ -18,9 +18,10 @@ int toOnnxType(DType dtype);
 /// "float16", "int4", ...; "type 99" for unknown ones.
 std::string onnxTypeName(int type);
 
-/// Whether elements of a value of onnx::TensorProto::DataType are four bits: two in a byte, which
-/// become one of i8 or u8 each.
-bool isFourBits(int type);
+/// Whether elements of a value of onnx::TensorProto::DataType are steps of a scale that
+/// DequantizeLinear alone may read: four bits, two in a byte, which become one of i8 or u8 each, or
+/// float8e4m3fn.
+bool isOfSteps(int type);
 
 /// The elements, from raw data, typed fields or an external file. Raw bytes are borrowed from
 /// `owner` when it is given (it must keep `proto` alive) and copied otherwise; external bytes are

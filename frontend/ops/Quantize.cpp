@@ -92,6 +92,42 @@ static Value *ofElements(NodeLowering &n, Value *v, const Value *q, unsigned axi
   return n.emit(OpCode::Gather, {v, n.ints(blocks)}, {{"axis", int64_t(axis)}});
 }
 
+/// Blocks that divide an axis as an axis of their own: affine_dequantize of [.., blocks, block,
+/// ..]. Null where they do not, or something is not known.
+static Value *wholeBlocks(NodeLowering &n, const Quantised &v, DType to, unsigned axis,
+                          int64_t block) {
+  llvm::SmallVector<int64_t> whole, split, ofBlocks, scales;
+  for (unsigned i = 0; i < v.q->type.rank(); ++i) {
+    const auto size = NodeLowering::staticDim(v.q, i);
+    if (!size || *size == 0 || (i == axis && *size % block != 0))
+      return nullptr;
+    whole.push_back(*size);
+    scales.push_back(i == axis ? *size / block : *size);
+    split.append(i == axis ? std::initializer_list<int64_t>{*size / block, block}
+                           : std::initializer_list<int64_t>{*size});
+    ofBlocks.append(i == axis ? std::initializer_list<int64_t>{*size / block, 1}
+                              : std::initializer_list<int64_t>{*size});
+  }
+  for (const Value *p : {v.scale, v.zeroPoint})
+    if (p && llvm::ArrayRef(p->type.shape) != llvm::ArrayRef(toDims(scales)))
+      return nullptr;
+  Value *q = n.reshape(v.q, split), *scale = n.cast(n.reshape(v.scale, ofBlocks), DType::F32),
+        *zeroPoint = v.zeroPoint ? n.reshape(v.zeroPoint, ofBlocks) : zero(n, v.q->type.dtype);
+  return n.reshape(n.emit(OpCode::AffineDequantize, {q, scale, zeroPoint}, {{"dtype", to}}), whole);
+}
+
+Value *dequantisedBlocks(NodeLowering &n, const Quantised &v, DType to, unsigned axis,
+                         int64_t block) {
+  if (n.failed())
+    return nullptr;
+  if (Value *y = wholeBlocks(n, v, to, axis, block))
+    return y;
+  Value *scale = n.cast(ofElements(n, v.scale, v.q, axis, block), DType::F32),
+        *zeroPoint = v.zeroPoint ? ofElements(n, v.zeroPoint, v.q, axis, block)
+                                 : zero(n, v.q ? v.q->type.dtype : DType::I8);
+  return n.emit(OpCode::AffineDequantize, {v.q, scale, zeroPoint}, {{"dtype", to}});
+}
+
 void quantizeLinear(NodeLowering &n) {
   Value *x = n.in(0), *scale = n.in(1);
   DType dtype = DType::U8;
@@ -119,10 +155,7 @@ void dequantizeLinear(NodeLowering &n) {
     return (void)n.invalid("block_size is negative");
   if (block == 0)
     return n.out(dequantised(n, q, scale, zeroPoint, to, axis));
-  const unsigned at = n.axis(axis, q);
-  scale = n.cast(ofElements(n, scale, q, at, block), DType::F32);
-  zeroPoint = zeroPoint ? ofElements(n, zeroPoint, q, at, block) : zero(n, q->type.dtype);
-  n.out(n.emit(OpCode::AffineDequantize, {q, scale, zeroPoint}, {{"dtype", to}}));
+  n.out(dequantisedBlocks(n, {q, scale, zeroPoint}, to, n.axis(axis, q), block));
 }
 
 namespace {

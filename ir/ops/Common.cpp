@@ -13,7 +13,7 @@ Dim ioBytes(const Op &op) {
   Dim bytes;
   auto add = [&](const Value *v) {
     if (v)
-      bytes = bytes + elementCount(v->type.shape) * Dim(byteSize(v->type.dtype));
+      bytes = bytes + storedBytes(v->type);
   };
   for (const Value *v : op.operands())
     add(v);

@@ -71,5 +71,8 @@ llvm::Error setQuantised(EvalContext &c, const Tensor &x, unsigned given, llvm::
 /// Elements of a row that share a scale, for scales of operand `scale` to rows like operand `q`:
 /// scale[..., k / group]. 0 for one scale f32[] of all elements.
 llvm::Expected<int64_t> scaleGroup(const InferContext &c, unsigned q, unsigned scale);
+/// Checks weights q[n, k] of i4, whose rows and groups are whole words, and zero points i8 of the
+/// shape of their scales, where the op has the operand `zero`.
+llvm::Error checkSteps(const InferContext &c, unsigned q, unsigned scale, unsigned zero);
 
 } // namespace gpt2c

@@ -141,4 +141,20 @@ llvm::Expected<int64_t> scaleGroup(const InferContext &c, unsigned q, unsigned s
   return *k / *groups;
 }
 
+llvm::Error checkSteps(const InferContext &c, unsigned q, unsigned scale, unsigned zero) {
+  if (const int64_t each = packedElements(c.dtype(q)); each > 1) {
+    const int64_t k = c.shape(q).back().constant().value_or(0),
+                  groups = c.rank(scale) ? c.shape(scale).back().constant().value_or(1) : 1;
+    if (k % (each * groups) != 0)
+      return c.error("rows of " + dtypeName(c.dtype(q)) + " have groups of whole words of " +
+                     llvm::Twine(each) + " elements, not " + llvm::Twine(k) + " elements in " +
+                     llvm::Twine(groups));
+  }
+  if (zero == NoZero || !c.has(zero))
+    return llvm::Error::success();
+  if (c.dtype(zero) != DType::I8 || c.rank(zero) == 0 || c.shape(zero) != c.shape(scale))
+    return c.error("zero points are i8 of the shape of the scales");
+  return llvm::Error::success();
+}
+
 } // namespace gpt2c

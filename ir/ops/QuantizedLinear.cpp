@@ -6,7 +6,7 @@ namespace gpt2c {
 
 static llvm::Error inferQuantizedLinear(InferContext &c) {
   using enum ops::QuantizedLinear::Operand;
-  auto shape = inferQuantizedProduct(c, SumOffset);
+  auto shape = inferQuantizedProduct(c, SumOffset, WZero);
   if (!shape)
     return shape.takeError();
   if (c.has(Residual)) {
@@ -30,7 +30,7 @@ static llvm::Error inferQuantizedLinear(InferContext &c) {
 
 static llvm::Error evalQuantizedLinear(EvalContext &c) {
   using enum ops::QuantizedLinear::Operand;
-  auto y = evalQuantizedProduct(c, SumOffset);
+  auto y = evalQuantizedProduct(c, SumOffset, WZero);
   if (!y)
     return y.takeError();
   if (c.has(Residual)) {
@@ -54,14 +54,15 @@ const OpInfo opQuantizedLinear = {
     .mnemonic = "quantized_linear",
     .summary = "y = activation(sum_g x_scale[g] w_scale[g] (product of the steps of group g + "
                "sum_offset) + bias) + residual; floating-point x is quantised as `quantize` does "
-               "to w's type, or for x_group -1 multiplied by w w_scale",
+               "to w's type, or for x_group -1 multiplied by (w - w_zero) w_scale",
     .operands = {{"x"},
                  {"w"},
                  {.name = "w_scale", .single = true},
                  {.name = "x_scale", .kind = OperandSpec::Optional, .single = true},
                  {"bias", OperandSpec::Optional},
                  {"residual", OperandSpec::Optional},
-                 {"sum_offset", OperandSpec::Optional}},
+                 {"sum_offset", OperandSpec::Optional},
+                 {"w_zero", OperandSpec::Optional}},
     .attrs = {{"activation", AttrKind::String, Attr("none"), activationNames},
               {"x_group", AttrKind::Int, Attr(int64_t(-1)),
                "elements of a row of floating-point x that share a scale when it is quantised; 0: "

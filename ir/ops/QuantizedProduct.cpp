@@ -16,10 +16,13 @@ namespace gpt2c {
 using ops::QuantizedLinear::X, ops::QuantizedLinear::W, ops::QuantizedLinear::WScale,
     ops::QuantizedLinear::XScale, ops::QuantizedLinear::Bias;
 
-llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
+llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset, unsigned zero) {
   const bool steps = isQuantised(c.dtype(X));
+  const bool asItIs = !steps && !c.has(XScale) && c.op().intAttr("x_group") == -1;
   if ((!steps && !isFloat(c.dtype(X))) || !isQuantised(c.dtype(W)))
-    return c.error("expects x of i8, f8e4m3 or floating-point elements and w of i8 or f8e4m3");
+    return c.error("expects x of i8, f8e4m3 or floating-point elements and w of i8, f8e4m3 or i4");
+  if (packedElements(c.dtype(W)) > 1 && !asItIs)
+    return c.error("w of " + dtypeName(c.dtype(W)) + " takes x as it is");
   if (steps && c.dtype(X) != c.dtype(W))
     return c.error("x of " + dtypeName(c.dtype(X)) + " is multiplied with w of its type, not of " +
                    dtypeName(c.dtype(W)));
@@ -30,6 +33,10 @@ llvm::Expected<Shape> inferQuantizedProduct(InferContext &c, unsigned offset) {
   auto wGroup = scaleGroup(c, W, WScale);
   if (!wGroup)
     return wGroup.takeError();
+  if (llvm::Error e = checkSteps(c, W, WScale, zero))
+    return e;
+  if (zero != NoZero && c.has(zero) && !asItIs)
+    return c.error("w with zero points takes x as it is");
   int64_t k = *c.shape(W)[1].constant(), xGroup = c.op().intAttr("x_group");
   if (steps) {
     if (!c.has(XScale))
@@ -191,7 +198,8 @@ static void multiplyFloats(const T *x, const Tensor &w, RowScales scales, Sizes 
   });
 }
 
-llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOperand) {
+llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOperand,
+                                            unsigned zeroOperand) {
   const Tensor &x = c.input(X), &w = c.input(W);
   Sizes s{product(x.shape().drop_back()), w.dim(0), w.dim(1)};
   llvm::SmallVector<int64_t, 4> shape(x.shape());
@@ -200,6 +208,9 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOpera
   if (x.dim(-1) != s.k || c.input(WScale).dim(0) != s.n || wGroups < 1 || s.k % wGroups ||
       (c.has(Bias) && c.input(Bias).count() != s.n) ||
       (c.has(offsetOperand) && c.input(offsetOperand).count() != s.n))
+    return c.error("shapes do not fit");
+  const bool hasZeros = zeroOperand != NoZero && c.has(zeroOperand);
+  if (hasZeros && c.input(zeroOperand).count() != s.n * wGroups)
     return c.error("shapes do not fit");
   const Tensor floatScales = c.input(WScale).cast(DType::F32); // which they are in
   const llvm::ArrayRef<float> wScale(floatScales.data<float>(), size_t(floatScales.count()));
@@ -211,7 +222,8 @@ llvm::Expected<Tensor> evalQuantizedProduct(EvalContext &c, unsigned offsetOpera
     using T = decltype(tag);
     T *y = out.data<T>();
     int64_t wGroup = s.k / wGroups;
-    const RowScales scales{wScale.data(), wGroups, wGroup};
+    const RowScales scales{wScale.data(), wGroups, wGroup,
+                           hasZeros ? c.input(zeroOperand).data<int8_t>() : nullptr};
     if (isFloat(x.dtype()) && !c.has(XScale) && c.op().intAttr("x_group") < 0) {
       multiplyFloats(x.data<T>(), w, scales, s, y);
     } else if (w.dtype() == DType::F8E4M3) {

@@ -23,7 +23,10 @@ template <typename T> struct Vec {
   template <typename W> static Vec load(const W *p) {
     Vec v;
     for (int l = 0; l < lanesOf<T>; ++l)
-      v.lanes[l] = T(p[l]);
+      if constexpr (elementsIn<W> > 1)
+        v.lanes[l] = T(stepAt(p, l));
+      else
+        v.lanes[l] = T(p[l]);
     return v;
   }
   static Vec all(T x) {
@@ -34,6 +37,11 @@ template <typename T> struct Vec {
   }
   void store(T *p) const { std::memcpy(p, lanes, sizeof(lanes)); }
   void keep() {}
+  static Vec sub(Vec a, const Vec &b) {
+    for (int l = 0; l < lanesOf<T>; ++l)
+      a.lanes[l] -= b.lanes[l];
+    return a;
+  }
   static Vec fma(const Vec &a, const Vec &b, Vec c) {
     for (int l = 0; l < lanesOf<T>; ++l)
       c.lanes[l] = std::fma(a.lanes[l], b.lanes[l], c.lanes[l]);
@@ -90,6 +98,16 @@ MEMBER __m256 ofFp8(__m256i bytes) {
   return _mm256_or_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(nan, 23), 22)));
 }
 
+/// Two words of eight as bytes, in the order of their elements (Int4x8).
+MEMBER __m128i ofInt4(__m128i words) {
+  const __m128i mask = _mm_set1_epi8(15),
+                both = _mm_unpacklo_epi64(_mm_and_si128(words, mask),
+                                          _mm_and_si128(_mm_srli_epi16(words, 4), mask)),
+                order = _mm_setr_epi8(0, 2, 8, 10, 1, 3, 9, 11, 4, 6, 12, 14, 5, 7, 13, 15),
+                values = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
+  return _mm_shuffle_epi8(values, _mm_shuffle_epi8(both, order));
+}
+
 template <> struct Vec<float> {
   static constexpr int tile = 6, rows = 3, together = 4;
   __m256 low, high;
@@ -113,11 +131,19 @@ template <> struct Vec<float> {
     const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i *>(p));
     return {ofFp8(_mm256_cvtepu8_epi32(v)), ofFp8(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(v, v)))};
   }
+  MEMBER static Vec load(const Int4x8 *p) {
+    const __m128i v = ofInt4(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(v, v)))};
+  }
   MEMBER static Vec all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   MEMBER void store(float *p) const { _mm256_storeu_ps(p, low), _mm256_storeu_ps(p + 8, high); }
   MEMBER void keep() {
     keepInRegister(low);
     keepInRegister(high);
+  }
+  MEMBER static Vec sub(const Vec &a, const Vec &b) {
+    return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
   }
   MEMBER static Vec fma(const Vec &a, const Vec &b, const Vec &c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
@@ -148,11 +174,20 @@ template <> struct Vec<double> {
     return {_mm256_cvtps_pd(_mm256_castps256_ps128(v)),
             _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))};
   }
+  MEMBER static Vec load(const Int4x8 *p) {
+    const __m256i v =
+        _mm256_cvtepi8_epi32(ofInt4(_mm_loadu_si32(reinterpret_cast<const __m128i *>(p))));
+    return {_mm256_cvtepi32_pd(_mm256_castsi256_si128(v)),
+            _mm256_cvtepi32_pd(_mm256_extracti128_si256(v, 1))};
+  }
   MEMBER static Vec all(double x) { return {_mm256_set1_pd(x), _mm256_set1_pd(x)}; }
   MEMBER void store(double *p) const { _mm256_storeu_pd(p, low), _mm256_storeu_pd(p + 4, high); }
   MEMBER void keep() {
     keepInRegister(low);
     keepInRegister(high);
+  }
+  MEMBER static Vec sub(const Vec &a, const Vec &b) {
+    return {_mm256_sub_pd(a.low, b.low), _mm256_sub_pd(a.high, b.high)};
   }
   MEMBER static Vec fma(const Vec &a, const Vec &b, const Vec &c) {
     return {_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)};
@@ -205,9 +240,14 @@ template <> struct Vec<float> {
   MEMBER static Vec load(const Fp8 *p) {
     return {ofFp8(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))))};
   }
+  MEMBER static Vec load(const Int4x8 *p) {
+    return {_mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(avx2::ofInt4(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)))))};
+  }
   MEMBER static Vec all(float x) { return {_mm512_set1_ps(x)}; }
   MEMBER void store(float *p) const { _mm512_storeu_ps(p, v); }
   MEMBER void keep() { keepInRegister(v); }
+  MEMBER static Vec sub(const Vec &a, const Vec &b) { return {_mm512_sub_ps(a.v, b.v)}; }
   MEMBER static Vec fma(const Vec &a, const Vec &b, const Vec &c) {
     return {_mm512_fmadd_ps(a.v, b.v, c.v)};
   }
@@ -234,9 +274,14 @@ template <> struct Vec<double> {
     return {_mm512_cvtps_pd(
         avx2::ofFp8(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p)))))};
   }
+  MEMBER static Vec load(const Int4x8 *p) {
+    return {_mm512_cvtepi32_pd(
+        _mm256_cvtepi8_epi32(avx2::ofInt4(_mm_loadu_si32(reinterpret_cast<const __m128i *>(p)))))};
+  }
   MEMBER static Vec all(double x) { return {_mm512_set1_pd(x)}; }
   MEMBER void store(double *p) const { _mm512_storeu_pd(p, v); }
   MEMBER void keep() { keepInRegister(v); }
+  MEMBER static Vec sub(const Vec &a, const Vec &b) { return {_mm512_sub_pd(a.v, b.v)}; }
   MEMBER static Vec fma(const Vec &a, const Vec &b, const Vec &c) {
     return {_mm512_fmadd_pd(a.v, b.v, c.v)};
   }

@@ -13,7 +13,7 @@ constexpr int64_t partOfK = 1024;
 template <typename T> constexpr int lanesOf = 64 / sizeof(T);
 
 /// ROW_STEPS(W) for each quantised W.
-#define ALL_ROW_STEPS ROW_STEPS(int8_t) ROW_STEPS(Fp8)
+#define ALL_ROW_STEPS ROW_STEPS(int8_t) ROW_STEPS(Fp8) ROW_STEPS(Int4x8)
 
 /// Columns [first, end) of C; of B the rows, where it is transposed, or columns.
 template <typename T, typename W> struct RowPart {

@@ -23,10 +23,18 @@ private:
   bool before_;
 };
 
-/// Of B's row j and elements g * group .. of K: data[j * stride + g]. Without data all are 1.
+/// Of B's row j and elements g * group .. of K: data[j * stride + g], and in the same place of
+/// `zeros` what is taken from each element before. Without data all are 1, without zeros 0.
 struct RowScales {
   const float *data = nullptr;
   int64_t stride = 0, group = 0;
+  const int8_t *zeros = nullptr;
+
+  /// From row j and group g on.
+  RowScales from(int64_t j, int64_t g = 0) const {
+    const int64_t at = j * stride + g;
+    return {data ? data + at : nullptr, stride, group, zeros ? zeros + at : nullptr};
+  }
 };
 
 /// matrixProduct() in one order of sums. With L = 16 lanes in F32 and 8 in F64:
@@ -39,9 +47,9 @@ template <typename T>
 void rowProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n, int64_t k,
                 bool accumulate, CpuLevel level = machineLevel());
 
-/// C[m, n] = A[m, k] (scales B)[n, k]^T with B quantised, W int8_t or another that withSteps()
-/// gives: the order of rowProduct(), in which parts end where groups do too and are multiplied by
-/// their scale and added by a fused multiply-add. K is a multiple of the group.
+/// C[m, n] = A[m, k] (scales (B - zeros))[n, k]^T with B quantised, W int8_t or another that
+/// withSteps() gives: the order of rowProduct(), in which parts end where groups do too and are
+/// multiplied by their scale and added by a fused multiply-add. K is a multiple of the group.
 template <typename T, typename W>
 void rowProduct(Matrix<const T> a, Matrix<const W> b, RowScales scales, Matrix<T> c, int64_t m,
                 int64_t n, int64_t k, CpuLevel level = machineLevel());

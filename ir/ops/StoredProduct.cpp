@@ -32,10 +32,8 @@ static void widenedProduct(Matrix<const float> a, Matrix<const W> b, RowScales s
     float *wide = static_cast<float *>(room.get());
     for (int64_t i = blocks * part / parts; i < blocks * (part + 1) / parts; ++i) {
       const int64_t first = i * columns, some = std::min(columns, n - first);
-      RowScales own = scales;
-      if (own.data)
-        own.data += first * own.stride;
-      widenRows<W>({b.data + first * b.stride, b.stride}, some, k, own, wide, machineLevel());
+      widenRows<W>({elementAt(b.data, first * b.stride), b.stride}, some, k, scales.from(first),
+                   wide, machineLevel());
       matrixProduct<float>(a, {wide, k, true}, {c.data + first, c.stride}, m, some, k, false);
     }
   });

@@ -40,6 +40,8 @@ static Value *stacked(llvm::ArrayRef<Rows> parts, Builder &b) {
     Op *c = constantOp(v);
     if (!c || !c->constant.valid() || v->type.dtype != parts[0].constant->type.dtype ||
         c->constant.shape().empty() ||
+        (!shape.empty() &&
+         llvm::ArrayRef(shape).drop_front() != c->constant.shape().drop_front()) ||
         which.first + (which.count - 1) * which.step >= c->constant.dim(0))
       return nullptr;
     shape.assign(c->constant.shape().begin(), c->constant.shape().end());
@@ -61,20 +63,36 @@ static Value *stacked(llvm::ArrayRef<Rows> parts, Builder &b) {
   return c;
 }
 
-/// The same for weights, which may be int8 that is dequantised with a scale for each row.
+/// Zero points of each row; zeros for weights that have none.
+static Value *zeroPoints(const Op &dequantize, Builder &b) {
+  if (Value *zero = dequantize.operand(ops::Dequantize::Zero))
+    return zero;
+  const Op *scale = constantOp(dequantize.operand(ops::Dequantize::Scale));
+  return scale ? b.constant(Tensor::zeros(DType::I8, scale->constant.shape())) : nullptr;
+}
+
+/// The same for weights, which may be dequantised with scales, and zero points, for each row.
 static llvm::Expected<Value *> stackedWeights(llvm::ArrayRef<Rows> parts, Builder &b) {
-  llvm::SmallVector<Rows> q, scales;
+  llvm::SmallVector<Rows> q, scales, zeros;
+  const bool haveZeros = llvm::any_of(parts, [](const Rows &r) {
+    const Op *def = r.constant->def();
+    return def && def->is(OpCode::Dequantize) && def->operand(ops::Dequantize::Zero);
+  });
   for (const auto &[v, which] : parts)
     if (Op *def = v->def(); def && def->is(OpCode::Dequantize)) {
       q.push_back({def->operand(ops::Dequantize::Q), which});
       scales.push_back({def->operand(ops::Dequantize::Scale), which});
+      if (haveZeros)
+        zeros.push_back({zeroPoints(*def, b), which});
     }
   if (q.size() != parts.size())
     return stacked(parts, b);
-  Value *weights = stacked(q, b), *scale = stacked(scales, b);
-  if (!weights || !scale)
+  Value *weights = stacked(q, b), *scale = stacked(scales, b),
+        *zero = haveZeros ? stacked(zeros, b) : nullptr;
+  if (!weights || !scale || (haveZeros && !zero))
     return nullptr;
-  return b.value(OpCode::Dequantize, {weights, scale}, parts[0].constant->def()->givenAttrs());
+  return b.value(OpCode::Dequantize, {weights, scale, zero},
+                 parts[0].constant->def()->givenAttrs());
 }
 
 static bool isPlainProduct(const Op *op) {

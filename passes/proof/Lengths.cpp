@@ -130,6 +130,8 @@ private:
     if (!op || !op->is(OpCode::Constant) || !op->constant.valid())
       return reads_ ? reads_(e) : std::nullopt;
     const Tensor &from = op->constant;
+    if (packedElements(from.dtype()) > 1)
+      return std::nullopt;
     std::vector<int64_t> at(count_, 0);
     for (auto [axis, index] : llvm::enumerate(e.operands)) {
       auto values = of(index);

@@ -1,6 +1,7 @@
 #include "passes/quantize/Calibration.h"
 
 #include "ir/Error.h"
+#include "ir/ops/Blas.h"
 #include "ir/ops/Quantize.h"
 
 #include "llvm/Support/Base64.h"
@@ -32,8 +33,25 @@ void ActivationStats::count(float magnitude) {
   ++histogram_[std::min(bins - 1, static_cast<size_t>(magnitude / binWidth_))];
 }
 
+void ActivationStats::addProducts(const float *x, int64_t count) {
+  const int64_t k = channels;
+  std::vector<float> columns(size_t(count * k)); // of rows without what is no number
+  for (int64_t r = 0; r < count; ++r) {
+    const bool finite =
+        std::all_of(x + r * k, x + (r + 1) * k, [](float v) { return std::isfinite(v); });
+    for (int64_t j = 0; j < k; ++j)
+      columns[size_t(j * count + r)] = finite ? x[r * k + j] : 0;
+  }
+  products.resize(size_t(k * k));
+  const Matrix<const float> all{columns.data(), count};
+  matrixProduct<float>(all, {columns.data(), count, true}, {products.data(), k}, k, k, count, true);
+}
+
 void ActivationStats::add(const float *x, int64_t count, bool firstOfWindow, int64_t sampleEvery) {
+  if (keepsProducts && count > firstOfWindow)
+    addProducts(x + (firstOfWindow ? channels : 0), count - firstOfWindow);
   channelMax.resize(channels);
+  channelSquares.resize(channels);
   for (int64_t r = 0; r < count; ++r) {
     const float *row = x + r * channels;
     for (int64_t j = 0; j < channels; ++j) {
@@ -42,8 +60,10 @@ void ActivationStats::add(const float *x, int64_t count, bool firstOfWindow, int
         continue;
       channelMax[j] = std::max(channelMax[j], magnitude);
       largest = std::max(largest, magnitude);
-      if (!firstOfWindow || r > 0)
+      if (!firstOfWindow || r > 0) {
         this->count(magnitude);
+        channelSquares[j] += double(magnitude) * magnitude;
+      }
     }
     if (sampleEvery && rows % sampleEvery == sampleEvery / 2)
       sample.insert(sample.end(), row, row + channels);
@@ -110,13 +130,15 @@ llvm::json::Object ActivationStats::toJson() const {
   llvm::json::Array histogram;
   for (uint64_t n : histogram_)
     histogram.push_back(n);
-  return llvm::json::Object{{"rows", rows},
-                            {"channels", channels},
-                            {"largest", largest},
-                            {"bin_width", binWidth_},
-                            {"histogram", std::move(histogram)},
-                            {"channel_max", encode(channelMax)},
-                            {"sample", encode(sample)}};
+  return llvm::json::Object{
+      {"rows", rows},
+      {"channels", channels},
+      {"largest", largest},
+      {"bin_width", binWidth_},
+      {"histogram", std::move(histogram)},
+      {"channel_max", encode(channelMax)},
+      {"channel_squares", encode(std::vector<float>(channelSquares.begin(), channelSquares.end()))},
+      {"sample", encode(sample)}};
 }
 
 static llvm::Error broken(const llvm::Twine &what) {
@@ -145,8 +167,13 @@ llvm::Expected<ActivationStats> ActivationStats::fromJson(const llvm::json::Obje
   if (llvm::Error e =
           llvm::joinErrors(decode(*channelMax, s.channelMax), decode(*sample, s.sample)))
     return broken(llvm::toString(std::move(e)));
+  std::vector<float> squares;
+  if (auto text = o.getString("channel_squares"))
+    if (llvm::Error e = decode(*text, squares))
+      return broken(llvm::toString(std::move(e)));
+  s.channelSquares.assign(squares.begin(), squares.end());
   if (s.histogram_.size() > bins || int64_t(s.channelMax.size()) != s.channels ||
-      s.sample.size() % s.channels)
+      (!squares.empty() && int64_t(squares.size()) != s.channels) || s.sample.size() % s.channels)
     return broken("a list has the wrong length");
   return s;
 }

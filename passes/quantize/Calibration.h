@@ -25,14 +25,22 @@ struct Observer {
 /// The input of one product with weights.
 ///
 /// The first token of a window attracts attention and has magnitudes of its own, often a hundred
-/// times those of the others. Its rows count for `largest` and `channelMax`, but not for the
-/// histogram: percentile and MSE ranges are made for the rest, and the first token is clipped.
+/// times those of the others. Its rows count for `largest` and `channelMax`, but not for squares
+/// and the histogram: percentile and MSE ranges are made for the rest, and the first token is
+/// clipped.
 class ActivationStats {
 public:
   int64_t rows = 0, channels = 0;
   float largest = 0;             // max |x|
   std::vector<float> channelMax; // max |x_j| for each column
-  std::vector<float> sample;     // some rows, one after the other
+  /// The sum of x_j^2 for each column, but of the first token of a window; empty where statistics
+  /// were saved without.
+  std::vector<double> channelSquares;
+  /// With `keepsProducts`: the sums of x_i x_j over those rows, [channels, channels]. Files hold
+  /// none.
+  std::vector<float> products;
+  bool keepsProducts = false;
+  std::vector<float> sample; // some rows, one after the other
 
   /// Takes in `count` rows. Every `sampleEvery`th row over all calls is kept; 0: none.
   void add(const float *x, int64_t count, bool firstOfWindow, int64_t sampleEvery);
@@ -45,6 +53,7 @@ public:
 
 private:
   void count(float magnitude);
+  void addProducts(const float *x, int64_t count);
 
   static constexpr size_t bins = 2048;
   float binWidth_ = 0; // of the magnitudes' histogram; doubles as larger ones come

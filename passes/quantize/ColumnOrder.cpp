@@ -13,7 +13,7 @@ static llvm::SmallVector<unsigned> ofColumns(const Op &product) {
   using Int8 = ops::QuantizedLinear;
   llvm::SmallVector<unsigned> all{ops::Linear::W, ops::Linear::Bias};
   if (!product.is(OpCode::Linear))
-    all = {Int8::W, Int8::WScale, Int8::Bias, Int8::SumOffset};
+    all = {Int8::W, Int8::WScale, Int8::Bias, Int8::SumOffset, Int8::WZero};
   llvm::erase_if(all, [&](unsigned i) { return !product.operand(i); });
   return all;
 }

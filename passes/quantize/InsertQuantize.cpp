@@ -1,4 +1,4 @@
-// insert-quantize: products with weights become int8 or fp8, by the scheme asked for
+// insert-quantize: weights of products become int8, fp8 or int4, by the scheme asked for
 //   w8a16        quantized_linear(x, w, w_scale)
 //   w8a8         (q, s) = quantize(x); quantized_linear(q, w, w_scale, s)
 //   w8a8-tensor  the same with one scale for each matrix of w (queries, keys and values, a gate and
@@ -7,6 +7,7 @@
 //   fp8          as w8a8, with w and q in E4M3
 //   fp8-tensor   the same with a calibrated scale for x
 //   fp8-weights  as w8a16, with w in E4M3
+//   w4a16        the same with w in four bits, in groups of a row
 // Where x has one row for each sequence it stays as it is: the time goes into reading weights,
 // which are the same integers. So does it in @prefill_short, which is @prefill for prompts of few
 // tokens and is made here where the two differ. With `widenWeights` @prefill_widened and
@@ -26,6 +27,7 @@
 #include "passes/Numbers.h"
 #include "passes/Rewrite.h"
 #include "passes/fuse/MergedProduct.h"
+#include "passes/quantize/ErrorFeedback.h"
 #include "passes/quantize/Quantization.h"
 #include "passes/quantize/WeightScales.h"
 
@@ -40,26 +42,6 @@
 namespace gpt2c {
 
 namespace {
-
-/// About the mean squares of the columns of x, for x behind a norm: normalised elements have a mean
-/// square of 1, those of a layer norm a mean of 0, so g and b make g^2 + b^2 of them. Empty where
-/// that is not known.
-std::vector<float> columnMoments(const Value &x) {
-  const Op *norm = x.def();
-  if (!norm || !(norm->is(OpCode::LayerNorm) || norm->is(OpCode::RmsNorm)))
-    return {};
-  std::vector<float> moments(x.type.shape.back().constant().value_or(0));
-  for (unsigned i : {ops::LayerNorm::Scale, ops::LayerNorm::Bias}) {
-    const Op *c = norm->operand(i) ? constantOp(norm->operand(i)) : nullptr;
-    if (!c && !norm->operand(i))
-      continue;
-    if (!c || !c->constant.valid() || c->constant.count() != int64_t(moments.size()))
-      return {};
-    for (auto [m, v] : llvm::zip_equal(moments, floatElements(c->constant)))
-      m += v * v;
-  }
-  return moments;
-}
 
 /// The sum of each row, times `factor`.
 Tensor rowSums(const Tensor &q, int64_t factor) {
@@ -183,10 +165,11 @@ private:
       return widen(f, linear);
     Builder b(f, linear);
     b.setLocations(linear->locations);
-    Value *q = nullptr, *scale = nullptr;
+    Value *q = nullptr, *scale = nullptr, *zero = nullptr;
     if (imported) {
       q = imported->operand(ops::Dequantize::Q);
       scale = imported->operand(ops::Dequantize::Scale);
+      zero = imported->operand(ops::Dequantize::Zero);
     } else {
       if (llvm::Error e = checkFinite(*constantOp(linear->operand(ops::Linear::W))))
         return e;
@@ -197,7 +180,7 @@ private:
       q->name = linear->operand(ops::Linear::W)->name;
     }
     Value *x = linear->operand(ops::Linear::X), *xScale = nullptr, *offset = nullptr;
-    const bool given = imported && isQuantisedInput(*x);
+    const bool given = imported && q->type.dtype == DType::I8 && isQuantisedInput(*x);
     llvm::SmallVector<NamedAttr> attrs{{"activation", linear->stringAttr("activation")}};
     if (linear->hasAttr("dtype") || given || treatment == Treatment::Full)
       attrs.push_back({"dtype", linear->result()->type.dtype});
@@ -212,7 +195,7 @@ private:
     }
     auto y = b.value(OpCode::QuantizedLinear,
                      {x, q, scale, xScale, linear->operand(ops::Linear::Bias),
-                      linear->operand(ops::Linear::Residual), offset},
+                      linear->operand(ops::Linear::Residual), offset, zero},
                      attrs);
     if (!y)
       return y.takeError();
@@ -349,11 +332,12 @@ private:
     const NumberCounts c = countNumbers(weight.constant);
     if (!c.nan && !c.infinite)
       return llvm::Error::success();
-    return makeError(ExitCode::Unsupported,
-                     constantName(weight) + " holds " + llvm::Twine(c.nan) + " NaN and " +
-                         llvm::Twine(c.infinite) +
-                         " infinities, which int8 and fp8 cannot: mend the model, or keep this "
-                         "weight's precision with --quantize-exclude");
+    return makeError(
+        ExitCode::Unsupported,
+        constantName(weight) + " holds " + llvm::Twine(c.nan) + " NaN and " +
+            llvm::Twine(c.infinite) +
+            " infinities, which quantised weights cannot: mend the model, or keep this "
+            "weight's precision with --quantize-exclude");
   }
 
   /// Functions share weights, and what is multiplied with them.
@@ -362,11 +346,27 @@ private:
     if (isNew) {
       it->second = options_.scheme == QuantizeScheme::W8A8Tensor
                        ? quantiseWeightByTensor(w, matricesOf(linear))
-                       : quantiseWeight(w, options_.weightGroup, momentsOf(linear),
-                                        weightType(options_.scheme));
+                       : stored(w, linear);
       kept_.push_back(w);
     }
     return it->second;
+  }
+
+  QuantisedWeight stored(const Tensor &w, const Op &linear) {
+    const WeightStorage storage = storageOf(linear, options_);
+    if (options_.scheme == QuantizeScheme::W4A16 && storage.type != DType::I4 &&
+        !isVocabularyProjection(linear))
+      ctx_.note(layerName(linear) + " has weights of eight bits: rows of " + llvm::Twine(w.dim(1)) +
+                    " elements do not divide into groups of four",
+                linear.locations);
+    if (storage.type == DType::I4) {
+      const ActivationStats *stats =
+          options_.calibration ? options_.calibration->find(layerName(linear)) : nullptr;
+      if (stats && int64_t(stats->products.size()) == w.dim(1) * w.dim(1))
+        if (auto fed = quantiseWithFeedback(w, storage.group, stats->products))
+          return std::move(*fed);
+    }
+    return quantiseWeight(w, storage.group, momentsOf(linear), storage.type);
   }
 
   /// Smoothing made the columns of an input alike, which the gain alone does not tell: it is small
@@ -374,7 +374,7 @@ private:
   std::vector<float> momentsOf(const Op &linear) const {
     const bool smoothed = options_.scheme == QuantizeScheme::W8A8Smooth &&
                           treatmentOf(linear, options_).first == Treatment::Full;
-    return smoothed ? std::vector<float>() : columnMoments(*linear.operand(ops::Linear::X));
+    return smoothed ? std::vector<float>() : inputMoments(linear, options_);
   }
 
   PassContext &ctx_;

@@ -1,7 +1,9 @@
 #include "passes/quantize/Quantization.h"
 
 #include "ir/Error.h"
+#include "ir/ops/Quantize.h"
 #include "passes/Rewrite.h"
+#include "passes/quantize/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Regex.h"
@@ -26,6 +28,8 @@ llvm::StringRef schemeName(QuantizeScheme scheme) {
     return "fp8-tensor";
   case QuantizeScheme::Fp8Weights:
     return "fp8-weights";
+  case QuantizeScheme::W4A16:
+    return "w4a16";
   }
   return "";
 }
@@ -47,7 +51,9 @@ std::string layerName(const Op &linear) {
 Op *importedWeights(const Op &linear) {
   Op *w = linear.is(OpCode::Linear) ? linear.operand(ops::Linear::W)->def() : nullptr;
   return w && w->is(OpCode::Dequantize) && constantOp(w->operand(ops::Dequantize::Q)) &&
-                 constantOp(w->operand(ops::Dequantize::Scale))
+                 constantOp(w->operand(ops::Dequantize::Scale)) &&
+                 (!w->operand(ops::Dequantize::Zero) ||
+                  constantOp(w->operand(ops::Dequantize::Zero)))
              ? w
              : nullptr;
 }
@@ -87,6 +93,9 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
     return {Treatment::Keep, ""};
   if (options.keep.contains(layerName(linear)))
     return {Treatment::Keep, "the quality gate"};
+  if (const Op *w = importedWeights(linear))
+    if (w->operand(ops::Dequantize::Q)->type.dtype != DType::I8)
+      return {Treatment::WeightsOnly, ""};
   Treatment full = options.isWeightsOnly() ? Treatment::WeightsOnly : Treatment::Full;
   if (matchesAny(linear, options.include))
     return {full, ""};
@@ -96,6 +105,43 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
     return {Treatment::WeightsOnly,
             "it gives the logits, which errors of its input reach directly"};
   return {full, ""};
+}
+
+WeightStorage storageOf(const Op &linear, const QuantizeOptions &options) {
+  if (options.scheme != QuantizeScheme::W4A16)
+    return {weightType(options.scheme), options.weightGroup};
+  constexpr int64_t usual = 128;
+  const int64_t k = linear.operand(ops::Linear::W)->type.shape[1].constant().value_or(0),
+                group = int4Group(k, options.weightGroup ? options.weightGroup : usual);
+  return isVocabularyProjection(linear) || group == 0 ? WeightStorage{}
+                                                      : WeightStorage{DType::I4, group};
+}
+
+std::vector<float> inputMoments(const Op &linear, const QuantizeOptions &options) {
+  const Value &x = *linear.operand(ops::Linear::X);
+  std::vector<float> moments(x.type.shape.back().constant().value_or(0));
+  const ActivationStats *stats = options.scheme == QuantizeScheme::W4A16 && options.calibration
+                                     ? options.calibration->find(layerName(linear))
+                                     : nullptr;
+  if (stats && stats->channelSquares.size() == moments.size()) {
+    const double rows = double(std::max<int64_t>(stats->rows, 1));
+    for (auto [m, squares] : llvm::zip_equal(moments, stats->channelSquares))
+      m = float(double(float(squares)) / rows); // as a file has them
+    return moments;
+  }
+  const Op *norm = x.def();
+  if (!norm || !(norm->is(OpCode::LayerNorm) || norm->is(OpCode::RmsNorm)))
+    return {};
+  for (unsigned i : {ops::LayerNorm::Scale, ops::LayerNorm::Bias}) {
+    const Op *c = norm->operand(i) ? constantOp(norm->operand(i)) : nullptr;
+    if (!c && !norm->operand(i))
+      continue;
+    if (!c || !c->constant.valid() || c->constant.count() != int64_t(moments.size()))
+      return {};
+    for (auto [m, v] : llvm::zip_equal(moments, floatElements(c->constant)))
+      m += v * v;
+  }
+  return moments;
 }
 
 llvm::Expected<const ActivationStats *> statsOf(const Op &linear, const QuantizeOptions &options) {

@@ -20,6 +20,7 @@ enum class QuantizeScheme : uint8_t {
   Fp8,        // w8a8 in E4M3
   Fp8Tensor,  // the same, its input by one calibrated scale
   Fp8Weights, // weights only, in E4M3
+  W4A16,      // weights only, in four bits
 };
 constexpr bool isFp8(QuantizeScheme s) {
   return s == QuantizeScheme::Fp8 || s == QuantizeScheme::Fp8Tensor ||
@@ -29,8 +30,10 @@ constexpr bool isFp8(QuantizeScheme s) {
 constexpr bool hasCalibratedScales(QuantizeScheme s) {
   return s == QuantizeScheme::W8A8Tensor || s == QuantizeScheme::Fp8Tensor;
 }
-/// What weights are stored in.
-constexpr DType weightType(QuantizeScheme s) { return isFp8(s) ? DType::F8E4M3 : DType::I8; }
+/// What most weights are stored in.
+constexpr DType weightType(QuantizeScheme s) {
+  return isFp8(s) ? DType::F8E4M3 : s == QuantizeScheme::W4A16 ? DType::I4 : DType::I8;
+}
 
 /// The spelling of --quantize; "none".
 llvm::StringRef schemeName(QuantizeScheme scheme);
@@ -46,7 +49,7 @@ struct QuantizeOptions {
   QuantizeScheme scheme = QuantizeScheme::None;
   bool int8Kv = false;
   ImportedActivations imported = ImportedActivations::Products;
-  /// Elements of a weight's row that share a scale; 0: the whole row.
+  /// Elements of a weight's row that share a scale; 0: the whole row, of w4a16 128.
   int64_t weightGroup = 0;
   /// Regular expressions over a layer's names, see layerNames(). A layer that `include` matches is
   /// quantised like the others, whatever else is said about it.
@@ -66,7 +69,7 @@ struct QuantizeOptions {
   /// Activations stay in the plan's precision.
   bool isWeightsOnly() const {
     return scheme == QuantizeScheme::W8A16 || scheme == QuantizeScheme::Fp8Weights ||
-           (isFp8(scheme) && !fp8Products);
+           scheme == QuantizeScheme::W4A16 || (isFp8(scheme) && !fp8Products);
   }
 };
 
@@ -87,6 +90,18 @@ bool isVocabularyProjection(const Op &linear);
 enum class Treatment : uint8_t { Keep, WeightsOnly, Full };
 /// What the options mean for one layer; the reason, where it is not the scheme's usual treatment.
 std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOptions &options);
+
+/// What weights of `linear` are stored in, and elements of a row that share a scale, 0: all. The
+/// logits' product has bytes in every scheme, and so have rows that four bits do not divide.
+struct WeightStorage {
+  DType type = DType::I8;
+  int64_t group = 0;
+};
+WeightStorage storageOf(const Op &linear, const QuantizeOptions &options);
+/// About the mean square of each column of the product's input, but for one factor: of the
+/// calibration, else behind a norm of gain g and bias b g^2 + b^2, since normalised elements have a
+/// mean square of 1, those of a layer norm a mean of 0. Empty where that is not known.
+std::vector<float> inputMoments(const Op &linear, const QuantizeOptions &options);
 
 /// The statistics of the layer's input; an error of usage when there are none.
 llvm::Expected<const ActivationStats *> statsOf(const Op &linear, const QuantizeOptions &options);

@@ -15,6 +15,9 @@
 //   sum over n, j of  m_j (w_nj - s q_nj)^2
 // if that is less than half of what it is without. It needs no calibration.
 //
+// In four bits (w4a16) a is 0.1, 0.2, .. 1, m_j the mean square of y_j in the calibration, and any
+// a that takes a fiftieth off the error is taken: Lin et al., AWQ, MLSys 2024, section 3.2.
+//
 // Source: Xiao et al., SmoothQuant, ICML 2023, equations 3 and 4.
 #include "ir/ops/Blas.h"
 #include "ir/ops/Quantize.h"
@@ -105,7 +108,8 @@ double relativeError(const std::vector<float> &y, const std::vector<float> &exac
   return all;
 }
 
-constexpr double leastGain = 0.9; // of an error that a search has to leave
+constexpr double leastGain = 0.9;      // of an error that a search has to leave
+constexpr double leastInt4Gain = 0.98; // where scales are those of groups, and errors large
 
 class Smoother {
 public:
@@ -121,6 +125,27 @@ public:
         return e;
     f.eraseDeadOps();
     return llvm::Error::success();
+  }
+
+  /// Statistics of int4's inputs become those of the columns as they are now.
+  void scaleStatistics() {
+    if (scaled_.empty() || !options_.calibration)
+      return;
+    auto now = std::make_shared<Calibration>(*options_.calibration);
+    for (const auto &[layer, s] : scaled_)
+      if (auto it = now->layers.find(layer.str());
+          it != now->layers.end() && it->second.channelSquares.size() == s.size())
+        for (auto [squares, factor] : llvm::zip_equal(it->second.channelSquares, s))
+          squares = double(float(squares)) / (double(factor) * factor); // as a file has them
+    for (const auto &[layer, s] : scaled_) {
+      auto it = now->layers.find(layer.str());
+      const auto k = int64_t(s.size());
+      if (it == now->layers.end() || int64_t(it->second.products.size()) != k * k)
+        continue;
+      for (int64_t i = 0; i < k * k; ++i)
+        it->second.products[i] /= s[i / k] * s[i % k];
+    }
+    ctx_.options().quantize.calibration = std::move(now);
   }
 
 private:
@@ -164,7 +189,7 @@ private:
     const bool full = treatment == Treatment::Full;
     if (full ? options_.scheme != QuantizeScheme::W8A8Smooth : !ownWeights(linears))
       return llvm::Error::success();
-    auto factors = full ? factorsOf(linears) : weightFactorsOf(linears, gain, bias);
+    auto factors = full ? factorsOf(linears) : weightFactorsOf(linears);
     if (!factors)
       return factors.takeError();
     if (llvm::all_of(**factors, [](float s) { return s == 1; }))
@@ -190,6 +215,8 @@ private:
       w->name = linear->operand(ops::Linear::W)->name;
       linear->setOperand(ops::Linear::X, *y);
       linear->setOperand(ops::Linear::W, w);
+      if (options_.scheme == QuantizeScheme::W4A16)
+        scaled_.try_emplace(layerName(*linear), s);
     }
     return llvm::Error::success();
   }
@@ -224,42 +251,41 @@ private:
   }
 
   /// The same where the weights alone will be int8.
-  llvm::Expected<const Factors *> weightFactorsOf(llvm::ArrayRef<Op *> linears, const Op *gain,
-                                                  const Op *bias) {
+  llvm::Expected<const Factors *> weightFactorsOf(llvm::ArrayRef<Op *> linears) {
     auto [it, isNew] = factors_.try_emplace(layerName(*linears.front()));
     if (!isNew)
       return &it->second;
-    std::vector<float> moments = floatElements(gain->constant);
+    const std::vector<float> moments = inputMoments(*linears.front(), options_);
     it->second.assign(moments.size(), 1);
-    for (float &m : moments)
-      m *= m;
-    if (bias)
-      for (auto [m, v] : llvm::zip_equal(moments, floatElements(bias->constant)))
-        m += v * v;
+    const bool isInt4 = options_.scheme == QuantizeScheme::W4A16;
     auto errorWith = [&](const Factors &s) {
       std::vector<float> met(moments);
       for (auto [m, factor] : llvm::zip_equal(met, s))
         m /= factor * factor;
       double error = 0;
-      for (Op *linear : linears)
-        error += int8WeightError(times(constantOp(linear->operand(ops::Linear::W))->constant, s),
-                                 options_.weightGroup, met);
+      for (Op *linear : linears) {
+        const WeightStorage storage = storageOf(*linear, options_);
+        error += weightError(times(constantOp(linear->operand(ops::Linear::W))->constant, s),
+                             storage.group, met, storage.type);
+      }
       return error;
     };
-    const double plain = errorWith(it->second);
-    double least = plain / 2;
-    for (double strength : {0.5, 1.0}) {
-      Factors s = byMoments(moments, strength);
+    const double plain = errorWith(it->second), enough = plain * (isInt4 ? leastInt4Gain : 0.5);
+    double least = enough;
+    for (int tenths = 1; tenths <= 10; ++tenths) {
+      if (!isInt4 && tenths % 5 != 0)
+        continue;
+      Factors s = byMoments(moments, tenths / 10.0);
       double error = errorWith(s);
       if (!(error < least))
         continue;
       least = error;
       it->second = std::move(s);
     }
-    if (least < plain / 2)
-      ctx_.note(llvm::formatv("{0}: columns scaled for int8 weights, squared error {1:f2} of that "
+    if (least < enough)
+      ctx_.note(llvm::formatv("{0}: columns scaled for {1} weights, squared error {2:f2} of that "
                               "without",
-                              layerName(*linears.front()), least / plain),
+                              layerName(*linears.front()), isInt4 ? "int4" : "int8", least / plain),
                 linears.front()->locations);
     return &it->second;
   }
@@ -294,7 +320,7 @@ private:
 
   PassContext &ctx_;
   const QuantizeOptions &options_;
-  llvm::StringMap<Factors> factors_;
+  llvm::StringMap<Factors> factors_, scaled_; // by layer; those that were taken
   ConstantPool pool_;
 };
 
@@ -311,6 +337,7 @@ llvm::Error smoothNorms(PassContext &ctx) {
   for (auto &f : ctx.module().functions)
     if (llvm::Error e = smoother.run(*f))
       return e;
+  smoother.scaleStatistics();
   return llvm::Error::success();
 }
 

@@ -26,6 +26,11 @@ static float fp8Step(float x) {
   return std::fabs(x) < 0x1p-6F ? (x + magic) - magic : normal;
 }
 
+static float int4Step(float x) {
+  constexpr float magic = 0x1.8p23F;
+  return (std::clamp(x, -8.0F, 7.0F) + magic) - magic;
+}
+
 /// sum_k m_k (w_k - q_k scale)^2
 template <float (*Step)(float)>
 static float errorOf(const float *w, const float *moments, int64_t count, float scale) {
@@ -94,6 +99,36 @@ static float bestFp8Scale(const float *w, const float *moments, int64_t count) {
   return best;
 }
 
+/// The largest becomes the number with the largest magnitude.
+static float int4Scale(const float *w, int64_t count) {
+  const float v = count ? w[largestOf(w, count)] : 0;
+  return std::fabs(v) < 0x1p-100F ? 1 : v / -8;
+}
+
+static float bestInt4Scale(const float *w, const float *moments, int64_t count) {
+  float best = int4Scale(w, count), error = errorOf<int4Step>(w, moments, count, best);
+  const float largest = count ? std::fabs(w[largestOf(w, count)]) : 0;
+  if (largest < 0x1p-100F)
+    return best;
+  for (int quarters = 28; quarters <= 44 && error > 0; ++quarters)
+    for (float sign : {-1.0F, 1.0F}) {
+      const float scale = sign * largest / (float(quarters) / 4);
+      if (const float e = errorOf<int4Step>(w, moments, count, scale); e < error) {
+        error = e;
+        best = scale;
+      }
+    }
+  return best;
+}
+
+int64_t int4Group(int64_t k, int64_t wanted) {
+  constexpr int64_t least = 16;
+  int64_t group = wanted;
+  while (group >= least && k % group != 0 && group % 2 == 0)
+    group /= 2;
+  return group >= least && k % group == 0 && group % packedElements(DType::I4) == 0 ? group : 0;
+}
+
 Tensor floatsOf(const QuantisedWeight &w, DType type) {
   const int64_t n = w.q.dim(0), k = w.q.dim(1), group = k / std::max<int64_t>(1, w.scale.dim(1));
   Tensor out(type, {n, k});
@@ -102,7 +137,7 @@ Tensor floatsOf(const QuantisedWeight &w, DType type) {
       std::vector<double> floats(k);
       for (int64_t i = 0; i < k; ++i) {
         const float scale = w.scale.data<float>()[int64_t(row) * w.scale.dim(1) + i / group];
-        floats[i] = double(float(steps[int64_t(row) * k + i]) * scale);
+        floats[i] = double(stepAt(steps, int64_t(row) * k + i) * scale);
       }
       out.store(int64_t(row) * k, floats);
     });
@@ -119,14 +154,23 @@ QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<fl
   if (moments.empty())
     moments = same;
   QuantisedWeight out{Tensor(type, w.shape()), Tensor(DType::F32, {n, k / group})};
+  assert((type != DType::I4 || group % packedElements(type) == 0) && "rows of whole words");
   Tensor wide = w.cast(DType::F32);
   llvm::parallelFor(0, n, [&](size_t row) {
+    std::vector<double> steps(type == DType::I4 ? group : 0);
     for (int64_t at = 0; at < k; at += group) {
       const float *from = wide.data<float>() + row * k + at;
       float &scale = out.scale.data<float>()[(row * k + at) / group];
       if (type == DType::I8) {
         scale = bestScale(from, moments.data() + at, group);
         quantiseAll(from, group, scale, out.q.data<int8_t>() + row * k + at);
+        continue;
+      }
+      if (type == DType::I4) {
+        scale = bestInt4Scale(from, moments.data() + at, group);
+        for (int64_t i = 0; i < group; ++i)
+          steps[i] = int4Step(from[i] * (1.0F / scale));
+        out.q.store(int64_t(row) * k + at, steps);
         continue;
       }
       scale = bestFp8Scale(from, moments.data() + at, group);
@@ -137,7 +181,7 @@ QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<fl
   return out;
 }
 
-double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments) {
+double weightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments, DType type) {
   int64_t n = w.dim(0), k = w.dim(1);
   if (!group || k % group)
     group = k;
@@ -146,6 +190,10 @@ double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> mom
   llvm::parallelFor(0, n, [&](size_t row) {
     for (int64_t at = 0; at < k; at += group) {
       const float *from = wide.data<float>() + row * k + at;
+      if (type == DType::I4) {
+        errors[row] += errorOf<int4Step>(from, moments.data() + at, group, int4Scale(from, group));
+        continue;
+      }
       float largest = 0;
       for (int64_t i = 0; i < group; ++i)
         largest = std::max(largest, std::fabs(from[i]));

@@ -1,4 +1,4 @@
-// Weights in int8 or fp8, with the scales that harm products least.
+// Weights in int8, fp8 or int4, with the scales that harm products least.
 #pragma once
 
 #include "ir/Tensor.h"
@@ -8,7 +8,7 @@
 namespace gpt2c {
 
 struct QuantisedWeight {
-  Tensor q, scale; ///< i8[n, k] or f8e4m3[n, k], and f32[n, groups]
+  Tensor q, scale; ///< i8, f8e4m3 or i4[n, k], and f32[n, groups]
 };
 
 /// What it stands for, rounded to `type`.
@@ -25,11 +25,20 @@ Tensor floatsOf(const QuantisedWeight &w, DType type);
 /// Steps of fp8 are finer where weights are small, so that none is clipped; what a scale changes is
 /// where the largest lies among powers of two. Of the scales max|w| / 112 16 / i with i = 16 .. 9
 /// the one with the least sum is taken.
+///
+/// int4 has 16 numbers, -8 to 7, and a scale may be negative: of the scales +-max|w| / t with t = 7
+/// to 11 by quarters the one with the least sum is taken. K is a multiple of 8 groups.
 QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments,
                                DType type = DType::I8);
 
-/// The sum over all rows of what rounding adds, with s = max|w| / 127 for each group.
-double int8WeightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments);
+/// The sum over all rows of what rounding to int8 or int4 adds, with s = max|w| / 127 for each
+/// group, or that of int4 in which the largest becomes -8.
+double weightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments,
+                   DType type = DType::I8);
+
+/// Groups of a row of k that int4 has when `wanted` elements are asked to share a scale: the
+/// largest number of those, halved until it divides k, that is no less than 16; 0: there is none.
+int64_t int4Group(int64_t k, int64_t wanted);
 
 /// The textbook form: one scale max|w| / 127 for all rows of a matrix, given for each row.
 /// `matrices` says of each row which matrix it belongs to, as 0, 1, ..; empty: all are one.

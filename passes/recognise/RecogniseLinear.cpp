@@ -1,5 +1,5 @@
 // recognise-linear: y = x w^T + b with a constant w becomes one op with w packed as [out, in];
-// w may be int8 that is dequantised.
+// w may be dequantised.
 //
 // Termination: every rule removes a matmul or an add.
 #include "ir/Executor.h"
@@ -49,8 +49,11 @@ static llvm::Expected<Value *> asVector(Value *bias, Builder &b) {
 
 static std::vector<Rule> linearRules() {
   std::vector<Rule> rules;
-  auto int8 = P::op(OpCode::Dequantize, {P::constant("q"), P::constant("s")});
-  auto transposed = P::op(OpCode::Transpose, {P::oneOf({P::constant("t"), int8})}, "w");
+  auto stored = P::op(OpCode::Dequantize, {P::constant("q"), P::constant("s")});
+  auto withZeros =
+      P::op(OpCode::Dequantize, {P::constant("q"), P::constant("s"), P::constant("z")});
+  auto transposed =
+      P::op(OpCode::Transpose, {P::oneOf({P::constant("t"), stored, withZeros})}, "w");
   rules.push_back({"matmul-constant", "x w = linear(x, w^T)",
                    P::op(OpCode::MatMul, {P::any("x"), P::oneOf({P::constant("w"), transposed})}),
                    [](const Match &m) {

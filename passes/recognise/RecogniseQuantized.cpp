@@ -4,13 +4,14 @@
 //    and a dequantised copy a copy of what is dequantised.
 // 2. Activations that are quantised and dequantised again keep that in front of products with
 //    weights only (--imported-activations).
-// 3. int8 weights of products become dequantize(q, s), with a scale for each output channel, which
-//    `linear` takes, or floating point.
+// 3. Weights of products become dequantize(q, s, z), with a scale for each output channel or each
+//    block of it, which `linear` takes, or floating point. Numbers that four bits hold are in four.
 //
 // Termination of the rules: each removes a product of integers or moves a dequantize towards the
 // arguments.
 #include "ir/Executor.h"
 #include "passes/Rewrite.h"
+#include "passes/recognise/QuantizedWeights.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -193,15 +194,6 @@ static Op *quantiserOf(const Op &dequantize) {
   return pair ? q : nullptr;
 }
 
-static const Op *dequantisedConstant(const Value *v) {
-  const Op *def = v->def();
-  bool constant =
-      def && def->is(OpCode::AffineDequantize) && llvm::all_of(def->operands(), [](const Value *o) {
-        return constantOp(o) && constantOp(o)->constant.valid();
-      });
-  return constant ? def : nullptr;
-}
-
 /// Whether the value goes, perhaps copied, into products with weights only.
 static bool isForProduct(const Use &u) {
   if (u.op->is(OpCode::MatMul)) {
@@ -209,7 +201,7 @@ static bool isForProduct(const Use &u) {
     if (w->def() && w->def()->is(OpCode::Transpose))
       w = w->def()->operand(0);
     bool weight =
-        constantOp(w) || dequantisedConstant(w) || (w->def() && w->def()->is(OpCode::Dequantize));
+        constantOp(w) || dequantizeOf(w) || (w->def() && w->def()->is(OpCode::Dequantize));
     return u.operand == ops::MatMul::A && weight;
   }
   return u.op->info().has(DataMovement) && u.operand == 0 && u.op->hasUses() &&
@@ -258,91 +250,35 @@ static void leaveOut(PassContext &ctx, Function &f) {
 
 //===-- weights -------------------------------------------------------------------------------===//
 
-namespace {
-
-/// Element (row, column) of a constant that broadcasts to a matrix.
-class Broadcast {
-public:
-  explicit Broadcast(const Tensor &t) : t_(t) {
-    int64_t columns = t.rank() ? t.dim(-1) : 1, rows = t.rank() > 1 ? t.dim(0) : 1;
-    row_ = rows == 1 ? 0 : columns;
-    column_ = columns == 1 ? 0 : 1;
-  }
-  int64_t at(int64_t row, int64_t column) const { return row * row_ + column * column_; }
-  bool variesByRow() const { return row_; }
-  bool variesByColumn() const { return column_; }
-  const Tensor &tensor() const { return t_; }
-
-private:
-  Tensor t_;
-  int64_t row_, column_;
-};
-
-struct ChannelWeights {
-  Tensor q, scale; // i8[N, K], f32[N, 1]
-};
-
-} // namespace
-
-/// The dequantised matrix, [K, N] or, `transposed`, [N, K], as int8 with a scale for each of N;
-/// none when it is not, and why.
-static std::optional<ChannelWeights> channelWeights(const Op &dequantize, bool transposed,
-                                                    Obstacle &why) {
-  const Tensor &q = constantOp(dequantize.operand(ops::AffineDequantize::Q))->constant;
-  Broadcast scale(constantOp(dequantize.operand(ops::AffineDequantize::Scale))->constant),
-      zero(constantOp(dequantize.operand(ops::AffineDequantize::ZeroPoint))->constant);
-  if (q.rank() != 2) {
-    why = {"it is no matrix", &dequantize};
-    return std::nullopt;
-  }
-  if (transposed ? scale.variesByColumn() : scale.variesByRow()) {
-    why = {"it has a scale for each input instead of each output", &dequantize, "scale"};
-    return std::nullopt;
-  }
-  int64_t rows = q.dim(0), columns = q.dim(1), n = transposed ? rows : columns,
-          k = transposed ? columns : rows;
-  ChannelWeights w{Tensor(DType::I8, {n, k}), Tensor(DType::F32, {n, 1})};
-  for (int64_t i = 0; i < n; ++i)
-    w.scale.data<float>()[i] =
-        scale.tensor().data<float>()[transposed ? scale.at(i, 0) : scale.at(0, i)];
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c) {
-      int64_t v = q.asInt(r * columns + c) - zero.tensor().asInt(zero.at(r, c));
-      if (v < INT8_MIN || v > INT8_MAX) {
-        why = {"less its zero point it is not within -128 to 127", &dequantize, "zero_point"};
-        return std::nullopt;
-      }
-      w.q.data<int8_t>()[transposed ? r * k + c : c * k + r] = static_cast<int8_t>(v);
-    }
-  return w;
-}
-
 static llvm::Error giveWeights(PassContext &ctx, Function &f, Op *product) {
-  Op *transpose = product->operand(ops::MatMul::B)->def();
-  bool transposed = transpose && transpose->is(OpCode::Transpose) &&
-                    transpose->intsAttr("perm") == std::vector<int64_t>{1, 0};
-  const Op *dequantize =
-      dequantisedConstant(transposed ? transpose->operand(0) : product->operand(ops::MatMul::B));
-  if (!dequantize)
+  const Value *w = product->operand(ops::MatMul::B);
+  const Op *transpose = w->def();
+  const bool transposed = transpose && transpose->is(OpCode::Transpose) &&
+                          transpose->intsAttr("perm") == std::vector<int64_t>{1, 0};
+  if (transposed)
+    w = transpose->operand(0);
+  const Op *dequantize = dequantizeOf(w);
+  if (!dequantize || w->type.rank() != 2)
     return llvm::Error::success();
   Obstacle why;
-  auto w = channelWeights(*dequantize, transposed, why);
+  const auto stored = storedWeights(w, transposed, why);
   const std::string &name = dequantize->operand(ops::AffineDequantize::Q)->name;
-  if (!w) {
+  if (!stored) {
     const Tensor &q = constantOp(dequantize->operand(ops::AffineDequantize::Q))->constant;
     Remark &remark =
         ctx.missed("int8: the weight " + (name.empty() ? "" : name + " ") + "of " +
                        product->describe() + " becomes floating point, since " + why.reason,
                    product->locations);
     remark.of("int8").after("a dequantised weight").stoppedBy(why);
-    remark.bytes = q.count() * int64_t(byteSize(DType::F32) - 1);
+    remark.bytes = storedBytes(DType::F32, q.count()) - int64_t(q.bytes());
     return llvm::Error::success();
   }
   Builder b(f, product);
   b.setLocations(dequantize->locations);
-  Value *q = b.constant(w->q), *scale = b.constant(w->scale);
+  Value *q = b.constant(stored->q), *scale = b.constant(stored->scale),
+        *zero = stored->zero.valid() ? b.constant(stored->zero) : nullptr;
   auto wide =
-      b.value(OpCode::Dequantize, {q, scale}, {{"dtype", dequantize->result()->type.dtype}});
+      b.value(OpCode::Dequantize, {q, scale, zero}, {{"dtype", dequantize->result()->type.dtype}});
   if (!wide)
     return wide.takeError();
   q->name = (*wide)->name = name;
@@ -353,10 +289,10 @@ static llvm::Error giveWeights(PassContext &ctx, Function &f, Op *product) {
   return llvm::Error::success();
 }
 
-/// Weights that products do not take as int8.
+/// Weights that products do not take as they are stored.
 static llvm::Error widenConstants(Function &f) {
   for (auto &op : f.ops()) {
-    if (!op->hasUses() || !dequantisedConstant(op->result()))
+    if (!op->is(OpCode::AffineDequantize) || !op->hasUses() || !dequantizeOf(op->result()))
       continue;
     llvm::SmallVector<Tensor> inputs;
     for (Value *v : op->operands())
@@ -364,11 +300,21 @@ static llvm::Error widenConstants(Function &f) {
     auto outputs = evaluateOp(*op, inputs, {});
     if (!outputs)
       return outputs.takeError();
-    Builder b(f, op.get());
-    b.setLocations(op->locations);
-    Value *c = b.constant((*outputs)[0]);
-    c->name = op->operand(ops::AffineDequantize::Q)->name;
-    op->result()->replaceAllUsesWith(c);
+    auto replace = [&](Op &by, const Tensor &t) {
+      Builder b(f, &by);
+      b.setLocations(op->locations);
+      Value *c = b.constant(t);
+      c->name = op->operand(ops::AffineDequantize::Q)->name;
+      by.result()->replaceAllUsesWith(c);
+    };
+    for (const Use &u : llvm::SmallVector<Use>(op->result()->uses()))
+      if (u.op->is(OpCode::Reshape) && u.op->result()->type.isStatic()) {
+        llvm::SmallVector<int64_t> shape;
+        for (const Dim &d : u.op->result()->type.shape)
+          shape.push_back(*d.constant());
+        replace(*u.op, (*outputs)[0].reshaped(shape));
+      }
+    replace(*op, (*outputs)[0]);
   }
   return llvm::Error::success();
 }

@@ -89,8 +89,11 @@ private:
   std::span<const std::byte> tokenizer_;
 };
 
-/// Bytes of one element.
+/// Bytes of one element; 0 of those that share a byte, which weights alone hold.
 uint64_t dtypeBytes(plan::DType dtype);
+/// Bytes of so many elements, those that share a byte in words of 32 bits; nothing where they
+/// exceed 64 bits.
+std::optional<uint64_t> storedBytes(plan::DType dtype, uint64_t count);
 const char *dtypeName(plan::DType dtype); ///< "f32", "i8", ...
 
 } // namespace gpt2c::rt

@@ -53,16 +53,26 @@ std::string inQuotes(std::string_view text) {
 namespace {
 struct DTypeInfo {
   const char *name;
-  uint64_t bytes;
+  uint64_t bits;
 };
 /// In the order of plan::DType.
-constexpr DTypeInfo dtypes[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f64", 8},  {"i8", 1},
-                                {"u8", 1},  {"i32", 4}, {"i64", 8},  {"bool", 1}, {"f8e4m3", 1}};
+constexpr DTypeInfo dtypes[] = {{"f32", 32}, {"f16", 16},   {"bf16", 16}, {"f64", 64},
+                                {"i8", 8},   {"u8", 8},     {"i32", 32},  {"i64", 64},
+                                {"bool", 8}, {"f8e4m3", 8}, {"i4", 4}};
 static_assert(std::size(dtypes) == size_t(plan::DType::MAX) + 1);
 } // namespace
 
 uint64_t dtypeBytes(plan::DType dtype) {
-  return dtype <= plan::DType::MAX ? dtypes[size_t(dtype)].bytes : 0;
+  return dtype <= plan::DType::MAX ? dtypes[size_t(dtype)].bits / 8 : 0;
+}
+
+std::optional<uint64_t> storedBytes(plan::DType dtype, uint64_t count) {
+  const uint64_t bits = dtype <= plan::DType::MAX ? dtypes[size_t(dtype)].bits : 0,
+                 each = bits < 8 && bits > 0 ? 32 / bits : 1; // elements that are stored as one
+  uint64_t bytes;
+  if (__builtin_mul_overflow(count / each + (count % each != 0), bits * each / 8, &bytes))
+    return std::nullopt;
+  return bytes;
 }
 
 const char *dtypeName(plan::DType dtype) {
@@ -87,16 +97,19 @@ std::optional<uint64_t> product(std::initializer_list<uint64_t> factors) {
 
 void verifyWeight(const plan::WeightT &weight, uint64_t sectionBytes, const std::string &where,
                   Issues &issues) {
-  std::optional<uint64_t> bytes = dtypeBytes(weight.dtype);
-  if (*bytes == 0)
+  std::optional<uint64_t> count = 1;
+  if (weight.dtype > plan::DType::MAX)
     return issues.corrupt(where + ": unknown dtype " + std::to_string(int(weight.dtype)));
   for (int64_t dim : weight.shape) {
     if (dim < 0)
       return issues.corrupt(where + ": negative dimension");
-    bytes = product({*bytes, uint64_t(dim)});
-    if (!bytes)
+    count = product({*count, uint64_t(dim)});
+    if (!count)
       return issues.corrupt(where + ": shape exceeds 64 bits");
   }
+  const std::optional<uint64_t> bytes = storedBytes(weight.dtype, *count);
+  if (!bytes)
+    return issues.corrupt(where + ": shape exceeds 64 bits");
   if (*bytes != weight.bytes)
     issues.corrupt(where + ": " + std::to_string(weight.bytes) + " bytes, shape and dtype need " +
                    std::to_string(*bytes));

@@ -41,7 +41,7 @@ struct LaunchCosts {
   double read(const LinearShape &s) const {
     const bool odd = isQuantised(s.w) && s.k % 16 != 0;
     const double bytes =
-        odd ? oddRowBytes * std::max(1.0, double(s.rows) / rowsOfOdd) : scalarBytes(s.w);
+        odd ? oddRowBytes * std::max(1.0, double(s.rows) / rowsOfOdd) : infoOf(s.w).bits / 8.0;
     return double(s.n) * double(s.k) * bytes / bytesPerMicrosecond;
   }
 

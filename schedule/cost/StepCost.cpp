@@ -7,11 +7,11 @@ namespace gpt2c {
 int64_t layerWeightBytes(const DecoderShape &s) {
   const int64_t attention = (2 * s.heads + 2 * s.keyHeads) * s.headDim * s.width,
                 mlp = (s.gated ? 3 : 2) * s.width * s.hidden;
-  return (attention + mlp) * int64_t(byteSize(s.weights));
+  return storedBytes(s.weights, attention + mlp);
 }
 
 int64_t vocabularyBytes(const DecoderShape &s) {
-  return s.vocabulary * s.width * int64_t(byteSize(s.weights));
+  return storedBytes(s.weights, s.vocabulary * s.width);
 }
 
 double graphStepMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates) {

@@ -4,6 +4,11 @@ namespace gpt2c {
 
 static LinearAbility typesOf(const LinearShape &s) {
   using enum LinearAbility;
+  if (infoOf(s.w).bits < 8)
+    return s.x == Scalar::F16    ? F16Nibbles
+           : s.x == Scalar::BF16 ? BF16Nibbles
+           : s.x == Scalar::F32  ? F32Nibbles
+                                 : MixedTypes;
   if (isQuantised(s.w))
     return s.x == Scalar::F16      ? F16Bytes
            : s.x == Scalar::BF16   ? BF16Bytes
@@ -26,8 +31,9 @@ LinearAbilities LinearProblem::wants() const {
   LinearAbilities wants = {typesOf(*this)};
   const bool steps = isQuantised(x);
   wants.addIf(x == Scalar::I8 && y == Scalar::BF16, I8ToBF16)
-      .addIf(!steps && infoOf(w).kind == DTypeInfo::Steps, FloatSteps)
+      .addIf(!steps && w == Scalar::F8E4M3, FloatSteps)
       .addIf(wGroup != 0, WeightGroups)
+      .addIf(wZeros, WeightZeros)
       .addIf(!steps && xGroup >= 0, QuantisesRows)
       .addIf(int8.group > 0, RowGroups)
       .addIf(int8.yGroup > 0, ResultGroups)

@@ -32,8 +32,8 @@ constexpr llvm::StringRef nameOf(LinearAbility a) {
 struct LinearShape {
   Scalar x, w, y;
   int64_t n, k, rows;
-  int64_t wGroup =
-      0; ///< quantised w: elements of K that share a scale, when that is not all of them
+  int64_t wGroup = 0;  ///< of quantised w: elements of K that share a scale, when not all do
+  bool wZeros = false; ///< a zero point stands beside each scale of w
   int64_t xGroup = -1; ///< elements of x that share a scale when the product quantises it; 0: a row
   bool tf32 = false;   ///< both operands in fp32, and tensor cores may multiply them
   /// The kernel is one of several for other numbers of rows that sum up in one order: kernels that
@@ -46,6 +46,7 @@ struct LinearShape {
     LinearShape wide = *this;
     wide.w = x;
     wide.wGroup = 0;
+    wide.wZeros = false;
     wide.xGroup = -1;
     return wide;
   }
@@ -56,7 +57,8 @@ struct LinearShape {
   /// A vocabulary: as many tiles as anyone can use.
   bool isWide() const { return n >= 16384; }
   /// Weights that come from memory in a longer time than blocks have before their predecessor ends.
-  bool isHeavy() const { return n * k * scalarBytes(w) >= int64_t(5) << 20; }
+  bool isHeavy() const { return weightBytes() >= int64_t(5) << 20; }
+  int64_t weightBytes() const { return storedBytes(w, n * k); }
 };
 
 /// Rows that are quantised, and results that their kernels quantise.

@@ -12,7 +12,7 @@ inline Dim leading(const Value *v) {
 }
 inline int64_t lastDim(const Value *v) { return *v->type.shape.back().constant(); }
 inline Dim elements(const Value *v) { return elementCount(v->type.shape); }
-inline Dim bytesOf(const Value *v) { return elements(v) * Dim(byteSize(v->type.dtype)); }
+inline Dim bytesOf(const Value *v) { return storedBytes(v->type); }
 
 Scalar scalarOf(DType t); // F32, F16, BF16 or what is quantised
 inline Scalar scalarOf(const Value *v) { return scalarOf(v->type.dtype); }

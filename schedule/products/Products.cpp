@@ -50,6 +50,8 @@ static std::string choiceKey(const LinearGroup &g) {
     key += " x_group=" + std::to_string(s.xGroup);
   if (s.wGroup > 0)
     key += " w_group=" + std::to_string(s.wGroup);
+  if (s.wZeros)
+    key += " w_zeros";
   if (g.int8 && g.int8->integers)
     return key + int8Key(g);
   return g.problem.fused.statistics ? key + " statistics" : key;

@@ -17,14 +17,14 @@ struct HalfPairs {
 ///   halves(word)  four elements as halves, exactly
 ///   floats(word)  the same as floats
 ///   Sum           what tensor cores add up products of two of them in
-/// and a toFloat() of one.
+/// and a toFloat() of one. `each`: elements in a T; of more than one see Int4x8.
 template <typename T> struct Operand {
-  static constexpr int bits = 8 * (int)sizeof(T);
+  static constexpr int bits = 8 * (int)sizeof(T), each = 1;
   static constexpr bool scaled = false;
 };
 
 template <> struct Operand<i8> {
-  static constexpr int bits = 8;
+  static constexpr int bits = 8, each = 1;
   static constexpr bool scaled = true;
   using Sum = int;
 
@@ -49,7 +49,7 @@ struct Fp8 {
   unsigned char bits;
 };
 template <> struct Operand<Fp8> {
-  static constexpr int bits = 8;
+  static constexpr int bits = 8, each = 1;
   static constexpr bool scaled = true;
   using Sum = float;
 
@@ -80,5 +80,49 @@ template <> struct Operand<Fp8> {
   }
 };
 __device__ __forceinline__ float toFloat(Fp8 v) { return Operand<Fp8>::floats(v.bits).x; }
+
+/// Eight numbers of four bits in two's complement, as ir/Tensor.h has them: a mask of the word, or
+/// of it shifted by a byte, leaves two neighbours 16 bits apart.
+struct Int4x8 {
+  unsigned word;
+};
+template <> struct Operand<Int4x8> {
+  static constexpr int bits = 4, each = 8;
+  static constexpr bool scaled = true;
+
+  /// Eight elements as pairs of T, __half or __nv_bfloat16, each less the zero point that `bias`
+  /// has: exactly, for zero points from -8 to 7.
+  template <typename T> static __device__ __forceinline__ uint4 pairs(unsigned word, unsigned bias);
+  /// What pairs() takes for a zero point.
+  template <typename T> static __device__ __forceinline__ unsigned biasOf(int zero);
+  /// Element i as a number.
+  static __device__ __forceinline__ float at(unsigned word, int i) {
+    return (float)((int)(word << (28 - 4 * (i / 2 + 4 * (i % 2)))) >> 28);
+  }
+};
+/// The four bits with their sign flipped are low bits of the half 1024 + (value + 8), or in the next
+/// four bits of 1024 + 16 (value + 8).
+template <>
+__device__ __forceinline__ uint4 Operand<Int4x8>::pairs<__half>(unsigned word, unsigned bias) {
+  const __half2 low = *reinterpret_cast<const __half2 *>(&bias),
+                sixteenth = __float2half2_rn(0.0625f),
+                high = __hsub2(__float2half2_rn(960.0f), low); // -(72 + zero) of 1032 + zero
+  auto first = [&](unsigned w) {
+    const unsigned magic = (w & 0x000f000fu) ^ 0x64086408u;
+    __half2 v = __hsub2(*reinterpret_cast<const __half2 *>(&magic), low);
+    return *reinterpret_cast<unsigned *>(&v);
+  };
+  auto second = [&](unsigned w) {
+    const unsigned magic = (w & 0x00f000f0u) ^ 0x64806480u;
+    __half2 v = __hfma2(*reinterpret_cast<const __half2 *>(&magic), sixteenth, high);
+    return *reinterpret_cast<unsigned *>(&v);
+  };
+  const unsigned behind = word >> 8;
+  return {first(word), second(word), first(behind), second(behind)};
+}
+template <> __device__ __forceinline__ unsigned Operand<Int4x8>::biasOf<__half>(int zero) {
+  const __half2 v = __float2half2_rn((float)(1032 + zero));
+  return *reinterpret_cast<const unsigned *>(&v);
+}
 
 } // namespace gpt2c

@@ -76,6 +76,8 @@ static Epilogue scaleStages(const LinearGroup &g, ArgList &args, const Quantised
   if (!g.int8->integers) {
     if (g.int8->widened)
       return stages;
+    if (g.problem.wZeros)
+      args.in("wZero", op.operand(ops::QuantizedLinear::WZero));
     if (g.problem.wGroup > 0)
       args.set("wScale", weightScales);
     else
@@ -142,8 +144,16 @@ llvm::Error emitInt8(StepBuilder &b, const LinearGroup &g) {
     addScales(g, *call, rows, result);
   if (form.widened) {
     const int64_t k = s.k, scales = lastDim(op.operand(WScale));
-    widen(b, g, *call, form.rows == Int8Product::Floats ? nullptr : &rows,
-          {*weights, *weightScales, scales > 1 ? k / scales : 0, scalarOf(op.operand(W))});
+    QuantisedRows stored{*weights, *weightScales, scales > 1 ? k / scales : 0,
+                         scalarOf(op.operand(W))};
+    if (Value *zero =
+            op.is(OpCode::QuantizedLinear) ? op.operand(ops::QuantizedLinear::WZero) : nullptr) {
+      auto zeros = b.read(zero);
+      if (!zeros)
+        return zeros.takeError();
+      stored.zero = std::move(*zeros);
+    }
+    widen(b, g, *call, form.rows == Int8Product::Floats ? nullptr : &rows, stored);
   }
   if (llvm::Error e = launch(b, g, *call))
     return e;

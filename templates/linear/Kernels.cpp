@@ -31,7 +31,7 @@ std::optional<double> tileMicroseconds(const LinearProblem &p) {
         const double blocks = double(divideCeilSigned(p.n, c.bn) * c.splitK),
                      processors = double(p.target.multiprocessors),
                      rate = blocks > processors ? 3.5e6 : std::min(4.1e6, blocks * 45e3),
-                     bytes = double(p.n * p.k * scalarBytes(p.w));
+                     bytes = double(p.weightBytes());
         const TargetRates &rates = p.target.rates;
         return std::max(tmaProductCost(c, p),
                         2.6 * rates.launches() + bytes / rate * rates.reads());
@@ -118,6 +118,8 @@ llvm::Expected<LinearProblem> parseLinearProblem(llvm::StringRef text, const Tar
       int8.group = number;
     else if (isNumber && key == "y_group")
       int8.yGroup = number;
+    else if (word == "w_zeros")
+      s.wZeros = true;
     else if (word == "any-rows")
       s.batchInvariant = true;
     else if (word == "norm")

@@ -39,9 +39,10 @@ llvm::Error LinearLaunch::addNormSums() const {
     return e;
   // One scale for a column is a matter of the epilogue.
   const Value *w = op.operand(ops::Linear::W),
-              *scales = p.wGroup > 0 ? op.operand(ops::QuantizedLinear::WScale) : nullptr;
-  call.args["rowSums"] = b.rowSums(w, gain, scales);
-  call.args["shiftSums"] = shift ? b.rowSums(w, shift, scales) : StepBuilder::null();
+              *scales = p.wGroup > 0 ? op.operand(ops::QuantizedLinear::WScale) : nullptr,
+              *zeros = p.wZeros ? op.operand(ops::QuantizedLinear::WZero) : nullptr;
+  call.args["rowSums"] = b.rowSums(w, gain, scales, zeros);
+  call.args["shiftSums"] = shift ? b.rowSums(w, shift, scales, zeros) : StepBuilder::null();
   return llvm::Error::success();
 }
 

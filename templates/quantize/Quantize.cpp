@@ -28,8 +28,10 @@ KernelSource dequantize(llvm::StringRef name, const DequantizeConfig &c) {
   w.constant("D", c.d);
   w.constant("Threads", c.threads);
   w.flag("One", c.one);
+  w.flag("Zeros", c.zeros);
   w.in("q", c.q);
   w.in("scale", Scalar::F32);
+  w.in("zero", Scalar::I8, c.zeros);
   w.out("y", c.y);
   w.i32("count");
   w.pass("blockIdx.x");
@@ -84,11 +86,13 @@ void launchDequantize(StepBuilder &b, Op &op, const QuantisedRows &rows, plan::A
   StepBuilder::Args args;
   args["q"] = rows.q;
   args["scale"] = rows.scale;
+  if ((c.zeros = rows.zero.has_value()))
+    args["zero"] = *rows.zero;
   args["y"] = std::move(y);
   args["count"] = b.i32(count);
   b.launch(op.locations, "dequantize", dequantize(b.pool().nextKernelName("dequantize"), c), args,
            {ceilDivExpr(b, count, int64_t(c.threads) * dequantizedElements(c)), one(), one()},
-           count * Dim(1 + scalarBytes(type)), count);
+           m * Dim(storedBytes(rows.type, k) + k * scalarBytes(type)), count);
 }
 
 llvm::Expected<QuantisedRows> quantisedResult(StepBuilder &b, Op &op, unsigned first, Value *given,
@@ -126,7 +130,8 @@ llvm::Error lowerQuantize(StepBuilder &b, Op &op) {
 }
 
 llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
-  Value *q = op.operand(ops::Dequantize::Q), *scale = op.operand(ops::Dequantize::Scale);
+  Value *q = op.operand(ops::Dequantize::Q), *scale = op.operand(ops::Dequantize::Scale),
+        *zero = op.operand(ops::Dequantize::Zero);
   if (!takes(OpKernel::Dequantise, op) || !q->type.shape.back().isConstant())
     return noKernel(op, "rows become f32, f16 or bf16 and have a constant length");
   auto from = b.read(q), scales = b.read(scale), to = b.write(op.result());
@@ -134,6 +139,12 @@ llvm::Error lowerDequantize(StepBuilder &b, Op &op) {
     return llvm::joinErrors(from.takeError(), llvm::joinErrors(scales.takeError(), to.takeError()));
   QuantisedRows rows{std::move(*from), std::move(*scales),
                      scale->type.rank() == 0 ? -1 : groupOf(scale, lastDim(q)), scalarOf(q)};
+  if (zero) {
+    auto zeros = b.read(zero);
+    if (!zeros)
+      return zeros.takeError();
+    rows.zero = std::move(*zeros);
+  }
   launchDequantize(b, op, rows, std::move(*to), scalarOf(op.result()), leading(q), lastDim(q));
   return llvm::Error::success();
 }

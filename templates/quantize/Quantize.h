@@ -21,6 +21,7 @@ struct DequantizeConfig {
   int d = 0, threads = 256;
   bool one = false;
   Scalar q = Scalar::I8;
+  bool zeros = false; ///< a zero point stands beside each scale
 };
 
 /// Elements that a thread computes.
@@ -57,9 +58,10 @@ struct GivenScale {
 /// Quantised rows and their scales.
 struct QuantisedRows {
   plan::ArgT q, scale;
-  int64_t group = 0;        ///< elements that share a scale; 0: a row, -1: all
-  Scalar type = Scalar::I8; ///< of q
-  GivenScale given = {};    ///< of a result, group -1, when it is a constant
+  int64_t group = 0;                   ///< elements that share a scale; 0: a row, -1: all
+  Scalar type = Scalar::I8;            ///< of q
+  GivenScale given = {};               ///< of a result, group -1, when it is a constant
+  std::optional<plan::ArgT> zero = {}; ///< of rows that are read: zero points i8 beside the scales
 };
 
 /// Memory for one step to hand `count` elements to the next.

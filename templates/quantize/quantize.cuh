@@ -56,28 +56,33 @@ __device__ __forceinline__ void quantize(const typename C::X *x, typename C::Q *
     scale[group] = s;
 }
 
-// dequantize: y = q s, with a scale for each D neighbouring elements, or one for all.
+// dequantize: y = (q - zero) s, with a scale for each D neighbouring elements, or one for all.
 //
-// Config: Q (i8, or another storage type that is scaled), Y (float or __half), D (static), Threads,
-// One. Kernel: q Q[groups,D], scale f32[groups],
-// y Y[groups,D], count (groups D). Grid: ceil(count / (Threads V)), V the largest power of two up
+// Config: Q (i8, or another storage type that is scaled), Y (float or __half), D (static; of Int4x8
+// a multiple of 8), Threads, One, Zeros. Kernel: q Q[groups,D], scale f32[groups], with Zeros zero
+// i8[groups], y Y[groups,D], count (groups D). Grid: ceil(count / (Threads V)), V the largest power of two up
 // to 16 that divides D; block: Threads.
-// Bytes: count (1 + sizeof(Y)).
+// Bytes: those of q + count sizeof(Y).
 template <typename C>
 __device__ __forceinline__ void dequantize(const typename C::Q *q, const float *scale,
-                                           typename C::Y *y, i64 count, int block) {
-  constexpr int v = vectorWidth(C::D, 16);
+                                           const i8 *zero, typename C::Y *y, i64 count, int block) {
+  using Stored = Operand<typename C::Q>;
+  constexpr int v = vectorWidth(C::D, 16), each = Stored::each;
+  static_assert(v % each == 0);
   const i64 at = ((i64)block * C::Threads + threadIdx.x) * v;
   waitForPredecessor();
   releaseSuccessor();
   if (at >= count)
     return;
-  const Pack<typename C::Q, v> pack = loadPack<v>(q + at);
-  const float s = scale[C::One ? 0 : at / C::D];
+  const Pack<typename C::Q, v / each> pack = loadPack<v / each>(q + at / each);
+  const float s = scale[C::One ? 0 : at / C::D], z = C::Zeros ? (float)zero[at / C::D] : 0.0f;
   float a[v];
 #pragma unroll
   for (int j = 0; j < v; j++)
-    a[j] = pack.get(j) * s;
+    if constexpr (each > 1)
+      a[j] = (Stored::at(pack.at(j / each).word, j % each) - z) * s;
+    else
+      a[j] = (pack.get(j) - z) * s;
   storeFloats<v>(y + at, a);
 }
 

@@ -5,7 +5,7 @@ greedy tokens from ONNX Runtime.
 
 Those there were made by onnxruntime 1.31.1, onnx 1.23.2 and numpy 2.4.6. Graphs run unoptimised, so
 that each node does what ONNX says; the names ending in `-ort` are as ONNX Runtime's optimizer
-rewrites them.
+rewrites them. Those of four bits, by onnxruntime 1.32.0, need onnx_ir, too.
 """
 import json
 import os
@@ -15,6 +15,7 @@ import tempfile
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import onnxruntime as ort
 from onnx import numpy_helper
 from onnxruntime.quantization import (CalibrationDataReader, QuantFormat, QuantType,
@@ -112,6 +113,32 @@ def dynamic_gpt2(**options):
     return build
 
 
+def four_bits(source, opset=None, table=False, **options):
+    """By the tool that writes weights of a few bits, which looks at MatMul alone."""
+    def build(path):
+        from onnxruntime.quantization.matmul_nbits_quantizer import (DefaultWeightOnlyQuantConfig,
+                                                                     MatMulNBitsQuantizer)
+        model = onnx.load(source)
+        for node in list(model.graph.node):
+            if node.op_type == "Gemm":
+                at = list(model.graph.node).index(node)
+                x, w, bias = node.input
+                y = node.output[0]
+                model.graph.node.remove(node)
+                model.graph.node.insert(at, onnx.helper.make_node(
+                    "Add", [y + ".product", bias], [y], name=node.name + ".bias"))
+                model.graph.node.insert(at, onnx.helper.make_node(
+                    "MatMul", [x, w], [y + ".product"], name=node.name))
+        if opset:
+            model = onnx.version_converter.convert_version(model, opset)
+        operators = ("MatMul", "Gather") if table else ("MatMul",)
+        quantizer = MatMulNBitsQuantizer(model, algo_config=DefaultWeightOnlyQuantConfig(
+            op_types_to_quantize=operators, **options))
+        quantizer.process()
+        onnx.save(quantizer.model.model, path)
+    return build
+
+
 QDQ, QOPERATOR = QuantFormat.QDQ, QuantFormat.QOperator
 MODELS = {
     "dynamic-i8": dynamic(path_of(PLAIN), weight_type=I8),
@@ -129,6 +156,10 @@ MODELS = {
     "qoperator-u8-products": static(path_of(NANO), QOPERATOR, op_types_to_quantize=PRODUCTS,
                                     activation_type=U8,
                                     weight_type=I8),
+    "int4-blocks": four_bits(path_of(PLAIN), block_size=16, is_symmetric=False),
+    "int4-blocks-padded": four_bits(path_of(NANO), block_size=32, is_symmetric=True),
+    "int4-qdq": four_bits(path_of(PLAIN), 21, block_size=16, is_symmetric=False, quant_format=QDQ),
+    "int4-table": four_bits(path_of(PLAIN), 21, table=True, block_size=16, is_symmetric=True),
     "qoperator-u8-all": static(path_of(PLAIN), QOPERATOR, activation_type=U8, weight_type=I8),
 }
 

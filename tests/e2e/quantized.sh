@@ -51,4 +51,42 @@ for model in dynamic-i8 dynamic-i8-attention dynamic-i8-channels-ort dynamic-i8-
     ;;
   esac
 done
+
+# weights MODEL FLAGS...: bytes of the plan's weights by element type.
+weights() {
+  gpt2c "$1" -o model.plan --gpu-arch=none "${@:2}" 2>remarks.txt ||
+    fail "compile $*: $(cat remarks.txt)"
+  gpt2c-dump model.plan --json | python3 -c '
+import json, sys
+bytes = {}
+for w in json.load(sys.stdin)["weights"]:
+    bytes[w["dtype"]] = bytes.get(w["dtype"], 0) + w["bytes"]
+print(*(f"{t}={bytes[t]}" for t in sorted(bytes)))'
+}
+
+# Four bits stay four bits: half a byte for each weight of the products.
+for model in int4-blocks int4-blocks-padded int4-qdq int4-table; do
+  check $model 1e-5
+  check $model 1e-5 -O0
+  check $model 0.02 --precision=fp16
+  case " $(weights "$models/$model/model.onnx")" in
+  *" i4="*) ;;
+  *) fail "$model has no weights of four bits" ;;
+  esac
+done
+field=${GPT2C_SHARED_DIR:-}/field/nbits-4
+if [ -d "$field" ]; then
+  gpt2c "$field/model.onnx" -o model.plan --gpu-arch=none 2>remarks.txt ||
+    fail "compile $field: $(cat remarks.txt)"
+  gpt2c-run model.plan --device=cpu --test-data="$field/test_data_set_0" --rtol=1e-5 \
+    >out.txt 2>&1 ||
+    fail "test data of $field: $(cat out.txt)"
+  # 2 layers of 12 * 32 * 32 weights, and 96 * 32 of the logits.
+  case " $(weights "$field/model.onnx") " in
+  *" i4=13824 "*) ;;
+  *) fail "$field: $(weights "$field/model.onnx")" ;;
+  esac
+else
+  echo "skipped: there is no $field (set GPT2C_SHARED_DIR)"
+fi
 exit $failed

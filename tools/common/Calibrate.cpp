@@ -52,6 +52,7 @@ llvm::Expected<Calibration> calibrate(const Function &forward, const rt::Tokens 
       Tensor x = (*results)[first + i].cast(DType::F32);
       ActivationStats &stats = out.layers[names[i]];
       stats.channels = x.dim(-1);
+      stats.keepsProducts = stats.channels <= options.productChannels;
       stats.add(x.data<float>(), x.count() / x.dim(-1), true,
                 std::max<int64_t>(1, count / sampleRows));
     }

@@ -10,6 +10,8 @@ namespace gpt2c {
 struct CalibrateOptions {
   int64_t maxTokens = 16384; ///< of the text
   int64_t window = 512;      ///< tokens a sequence; at most the model's context
+  /// Products of channels are kept for inputs of up to so many; 0: none.
+  int64_t productChannels = 0;
   /// Makes what runs a copy of the function that has further results.
   std::function<llvm::Expected<std::unique_ptr<TextForward>>(const Function &observed)> open;
   /// Called after each window.

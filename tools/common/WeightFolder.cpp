@@ -1,5 +1,6 @@
 #include "tools/common/WeightFolder.h"
 
+#include "ir/Budget.h"
 #include "ir/Error.h"
 #include "tools/common/flags/CommandLine.h"
 
@@ -28,15 +29,15 @@ void WeightFolder::store(uint64_t hash, const Tensor &t) {
 
 Tensor WeightFolder::load(uint64_t hash, const Type &type) const {
   llvm::SmallVector<int64_t, 4> shape;
-  int64_t bytes = byteSize(type.dtype);
   for (const Dim &d : type.shape) {
     shape.push_back(d.constant().value_or(-1));
-    if (shape.back() < 0 || __builtin_mul_overflow(bytes, shape.back(), &bytes))
+    if (shape.back() < 0)
       return {};
   }
+  const std::optional<int64_t> bytes = tensorBytes(type.dtype, shape);
   auto buffer = llvm::MemoryBuffer::getFile(file(hash), /*IsText=*/false,
                                             /*RequiresNullTerminator=*/false);
-  if (!buffer || static_cast<int64_t>((*buffer)->getBufferSize()) != bytes)
+  if (!buffer || !bytes || static_cast<int64_t>((*buffer)->getBufferSize()) != *bytes)
     return {};
   std::shared_ptr<llvm::MemoryBuffer> owner = std::move(*buffer);
   Tensor t(type.dtype, shape, owner->getBufferStart(), owner);

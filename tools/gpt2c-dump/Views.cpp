@@ -255,11 +255,14 @@ static llvm::StringRef meaning(llvm::StringRef scheme) {
       .Case("fp8", "fp8 (E4M3) weights, in @prefill activations in fp8 with a scale for each token")
       .Case("fp8-tensor", "as fp8, with one scale for each activation")
       .Case("fp8-weights", "weights in fp8 (E4M3), activations in the plan's precision")
+      .Case("w4a16", "int4 weights in groups of rows, activations in the plan's precision")
       .Default("");
 }
 
 static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &os) {
-  const llvm::StringRef what = llvm::StringRef(q.scheme).starts_with("fp8") ? "fp8" : "int8";
+  const llvm::StringRef what = llvm::StringRef(q.scheme).starts_with("fp8") ? "fp8"
+                               : q.scheme == "w4a16"                        ? "int4"
+                                                                            : "int8";
   os << "\nQuantization\n  scheme " << printable(q.scheme);
   if (llvm::StringRef text = meaning(q.scheme); !text.empty())
     os << ": " << text;

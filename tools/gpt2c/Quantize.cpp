@@ -69,11 +69,12 @@ static llvm::Expected<QualityLimits> limits() {
   return out;
 }
 
-/// Smoothing asks which channels are large, which lies in the weights: without a text it is found
-/// with random tokens.
+/// Smoothing, and weights of four bits, ask which channels are large, which lies in the weights:
+/// without a text it is found with random tokens.
 static bool collectsStatistics(const QuantizeOptions &options) {
-  return !calibrationPath.empty() ||
-         (options.scheme == QuantizeScheme::W8A8Smooth && !options.calibration);
+  return !calibrationPath.empty() || ((options.scheme == QuantizeScheme::W8A8Smooth ||
+                                       options.scheme == QuantizeScheme::W4A16) &&
+                                      !options.calibration);
 }
 
 std::vector<FlagPath> quantizeInputs() {
@@ -186,6 +187,9 @@ static llvm::Error collectStatistics(PassContext &ctx, const PipelineOptions &pi
     return tokens.takeError();
   CalibrateOptions calibration;
   calibration.maxTokens = calibrationTokens;
+  constexpr int64_t mostChannels = 3072; // their products are 36 MiB
+  if (quantize.scheme == QuantizeScheme::W4A16)
+    calibration.productChannels = mostChannels;
   calibration.open = [&](const Function &observed) -> llvm::Expected<std::unique_ptr<TextForward>> {
     PassOptions plain = ctx.options();
     plain.quantize = {};

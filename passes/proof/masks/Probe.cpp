@@ -141,9 +141,9 @@ static bool fitsBudget(llvm::ArrayRef<Value *> roots, const Executor::Bindings &
     if (!known)
       continue;
     auto count = elementsUnder(v->type.shape, symbols);
-    int64_t size = float64 && isFloat(v->type.dtype) ? 8 : byteSize(v->type.dtype), more = 0;
-    if (!count || __builtin_mul_overflow(*count, size, &more) ||
-        __builtin_add_overflow(bytes, more, &bytes) || bytes > mostBytes)
+    const DType stored = float64 && isFloat(v->type.dtype) ? DType::F64 : v->type.dtype;
+    if (!count || *count > mostBytes ||
+        __builtin_add_overflow(bytes, storedBytes(stored, *count), &bytes) || bytes > mostBytes)
       return false;
   }
   return true;

@@ -92,6 +92,13 @@ inline void passGroups(KernelWriter &w, int xGroup, int yGroup) {
 }
 /// Scales of groups of weights.
 inline void passWeightScales(KernelWriter &w, int group) { w.in("wScale", Scalar::F32, group > 0); }
+/// The same with zero points.
+inline void passWeightScales(KernelWriter &w, int group, bool zeros) {
+  w.group([&] {
+    passWeightScales(w, group);
+    w.in("wZero", Scalar::I8, zeros);
+  });
+}
 /// Where the largest elements are left, y being optional then, and the rows that are drawn.
 inline void passLargest(KernelWriter &w, bool best) {
   w.group([&] {

@@ -40,6 +40,11 @@ struct GroupScales {
   const float *x;
   float *y;
 };
+/// Of groups of weights; null: there are none.
+struct WeightScales {
+  const float *scale;
+  const i8 *zero;
+};
 /// A norm of rows that is computed: P gain[K], shift[K].
 template <typename P> struct RowNorm {
   const P *gain, *shift;

@@ -29,8 +29,11 @@ KernelSource linearRowDot(llvm::StringRef name, const LinearRowDotConfig &c,
   w.constant("KSplit", c.kSplit);
   w.constant("Warps", c.warps);
   w.constant("K", c.k);
+  w.constant("WGroup", c.wGroup);
+  w.flag("WZeros", c.wZeros);
   normMember(w, c.norm);
   passOperands(w, c.x, c.w, c.y);
+  passWeightScales(w, c.wGroup, c.wZeros);
   passNorm(w, c.norm, c.p);
   const unsigned bytes = c.rows * c.k * scalarBytes(c.x);
   const bool norm = c.norm != NormKind::None;
@@ -51,6 +54,8 @@ LinearRowDotConfig rowDotConfig(const LinearProblem &s) {
   c.w = s.w;
   c.y = s.y;
   c.k = s.k;
+  c.wGroup = int(s.wGroup);
+  c.wZeros = s.wZeros;
   c.norm = s.fused.norm;
   c.p = s.fused.gain;
   for (c.rows = 1; c.rows < s.rows;)
@@ -59,7 +64,7 @@ LinearRowDotConfig rowDotConfig(const LinearProblem &s) {
     c.cols = 1;
   // Warps share columns until there are two blocks for each multiprocessor, as long as each lane
   // still has two loads in flight; one row of fp32 in four parts at most.
-  int64_t vector = 16 / scalarBytes(c.w);
+  int64_t vector = 128 / infoOf(c.w).bits;
   const int most = c.rows == 1 && !s.isNarrow() ? 4 : c.warps;
   while (c.kSplit < most && s.n / rowDotColumns(c) < 2 * s.target.multiprocessors &&
          c.k >= 64 * vector * c.kSplit)
@@ -92,7 +97,10 @@ std::vector<LinearRowDotConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.k == 0 ? "K is 0" : p.rows > 8 ? "more than 8 rows" : "";
+  return p.k == 0                                 ? "K is 0"
+         : p.rows > 8                             ? "more than 8 rows"
+         : p.wGroup != 0 && infoOf(p.w).bits >= 8 ? "groups of weights of a byte"
+                                                  : "";
 }
 std::string slower(const LinearProblem &p) {
   return p.tf32 && p.isWide() && p.rows > 4 ? "more than 4 rows of a vocabulary: linear_tf32"
@@ -114,11 +122,26 @@ const LinearKernel &linearRowDotKernel() {
   static const LinearKernelOf<LinearRowDotConfig> kernel({
       .name = "linear_rowdot",
       .summary = "up to 8 rows of any type: warps share columns, a norm comes with the rows",
-      .can = {LinearAbility::F32, LinearAbility::Tf32, LinearAbility::F16, LinearAbility::BF16,
-              LinearAbility::F32Bytes, LinearAbility::F16Bytes, LinearAbility::BF16Bytes,
-              LinearAbility::FloatSteps, LinearAbility::MixedTypes, LinearAbility::Norm,
-              LinearAbility::NormBySums, LinearAbility::NormByStatistics, LinearAbility::NormGain,
-              LinearAbility::Gate, LinearAbility::Rotation},
+      .can = {LinearAbility::F32,
+              LinearAbility::Tf32,
+              LinearAbility::F16,
+              LinearAbility::BF16,
+              LinearAbility::F32Bytes,
+              LinearAbility::F16Bytes,
+              LinearAbility::BF16Bytes,
+              LinearAbility::FloatSteps,
+              LinearAbility::F32Nibbles,
+              LinearAbility::F16Nibbles,
+              LinearAbility::BF16Nibbles,
+              LinearAbility::WeightGroups,
+              LinearAbility::WeightZeros,
+              LinearAbility::MixedTypes,
+              LinearAbility::Norm,
+              LinearAbility::NormBySums,
+              LinearAbility::NormByStatistics,
+              LinearAbility::NormGain,
+              LinearAbility::Gate,
+              LinearAbility::Rotation},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

@@ -15,6 +15,8 @@ struct LinearRowDotConfig {
   Scalar x = Scalar::F16, w = Scalar::F16, y = Scalar::F16, p = Scalar::F32;
   int rows = 1, cols = 2, kSplit = 1, warps = 8, k = 0;
   NormKind norm = NormKind::None;
+  int wGroup = 0;      ///< of four bits: elements of K that share a scale of their own
+  bool wZeros = false; ///< of four bits: a zero point stands beside each scale
 };
 
 /// Columns of Y that one block computes.

@@ -13,7 +13,26 @@ void rowDot(Suite &suite, const std::string &label, const LinearRowDotConfig &c,
   fewRows(suite, "linear_rowdot", linearRowDot, label, c, {c.x, c.w}, epilogue, shapes);
 }
 
+void addInt4Cases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16, f32 = Scalar::F32;
+  for (Scalar x : {f16, bf16, f32})
+    for (int rows : {1, 8})
+      for (auto [k, wGroup] : {std::pair(48, 16), {768, 128}, {1040, 8}, {200, 0}})
+        for (bool zeros : {false, true}) {
+          LinearRowDotConfig c{x, Scalar::I4, x, f32, rows, 2, k == 768 ? 2 : 1, 4, k};
+          c.wGroup = wGroup;
+          c.wZeros = zeros;
+          if (k == 48)
+            c.norm = NormKind::Rms;
+          rowDot(suite,
+                 "rows " + std::to_string(rows) + " " + dtypeName(x).str() + " x i4 w in " +
+                     std::to_string(wGroup) + (zeros ? " zeros" : ""),
+                 c, wGroup ? bias(x) : scaledBias(x), {{rows, 301, k}});
+        }
+}
+
 void addCases(Suite &suite) {
+  addInt4Cases(suite);
   const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16, f32 = Scalar::F32;
   for (int rows : {1, 2, 4, 8}) {
     std::string tag = "rows " + std::to_string(rows);

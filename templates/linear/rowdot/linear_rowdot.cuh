@@ -8,11 +8,15 @@
 //
 // Fused norm: see normalised_rows.cuh.
 //
-// Config: X, Y (float or __half), W (either, or signed char), Rows (1..8), Cols, KSplit, Warps (a
-// multiple of KSplit), K (static), Norm
+// Weights of four bits, less their zero points, are summed up for as many k as a lane has at once,
+// which are of one group, before its scale multiplies the sum.
+//
+// Config: X, Y (float or __half), W (either, a byte, or Int4x8), Rows (1..8), Cols, KSplit, Warps (a
+// multiple of KSplit), K (static), WGroup and WZeros (of Int4x8), Norm
 //   (NormKind::None, Layer, Rms), P (type of gain and bias).
-// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K], shift P[K] (null: none),
-// epsilon; then the
+// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], with WZeros
+// wZero i8 of the same shape (without WGroup i8[N]), then with a norm gain P[K], shift P[K] (null:
+// none), epsilon; then the
 //   operands of the epilogue.
 // Grid: ceil(N / RowDot<C>::colsPerBlock); block: RowDot<C>::threads; dynamic shared:
 // RowDot<C>::sharedBytes. Bytes: N K sizeof(W) + M K sizeof(X) + M N sizeof(Y); flops: 2 M N K.
@@ -28,7 +32,9 @@ namespace gpt2c {
 template <typename C> struct RowDot {
   static constexpr int threads = 32 * C::Warps;
   static constexpr int colsPerBlock = C::Warps / C::KSplit * C::Cols;
-  static constexpr int vector = vectorWidth(C::K, elementsPer16Bytes<typename C::W>());
+  static constexpr int each = Operand<typename C::W>::each; // elements in a W
+  static constexpr int vector =
+      vectorWidth(C::WGroup > 0 ? C::WGroup : C::K, elementsPer16Bytes<typename C::W>() * each);
   static constexpr int stride = 32 * vector * C::KSplit; // elements of K between a lane's chunks
   static constexpr int chunks = ceilDiv(C::K, stride);   // chunks of a lane
   static constexpr int kTile = minInt(chunks, maxInt(1, 16 / C::Cols)); // chunks in flight
@@ -36,15 +42,22 @@ template <typename C> struct RowDot {
   static constexpr bool staged = C::Norm != NormKind::None || xBytes <= 32 * 1024;
   static constexpr int sharedBytes = staged ? (xBytes + 15) / 16 * 16 : 0;
   static_assert(C::Warps % C::KSplit == 0 && C::Rows >= 1 && C::Rows <= 8);
+  static_assert(vector % each == 0 && (each > 1 || (C::WGroup == 0 && !C::WZeros)));
 };
+
+/// Scale and zero point of a lane's weights on their way.
+template <bool Present> struct RowDotGroup {
+  float scale = 1.0f, zero = 0.0f;
+};
+template <> struct RowDotGroup<false> {};
 
 namespace tile {
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void linearRowDot(const typename C::X *x,
-                                             const typename C::W *__restrict__ w, typename C::Y *y,
-                                             Extent extent, RowNorm<typename C::P> norm, int tileN,
-                                             char *shared, const Epilogue &epilogue) {
+__device__ __forceinline__ void
+linearRowDot(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
+             Extent extent, WeightScales scales, RowNorm<typename C::P> norm, int tileN,
+             char *shared, const Epilogue &epilogue) {
   const int m = extent.m, n = extent.n;
   const typename C::P *const gain = norm.gain, *const shift = norm.shift;
   const float epsilon = norm.epsilon;
@@ -56,15 +69,28 @@ __device__ __forceinline__ void linearRowDot(const typename C::X *x,
   const int col0 = tileN * L::colsPerBlock + group * C::Cols;
   const int k0 = (part * 32 + lane) * v;
 
-  Pack<typename C::W, v> weights[L::kTile][C::Cols];
+  using W = Operand<typename C::W>;
+  Pack<typename C::W, v / L::each> weights[L::kTile][C::Cols];
+  constexpr bool nibbles = L::each > 1;
+  RowDotGroup<nibbles> groups[L::kTile][C::Cols];
   auto fetch = [&](int first) {
 #pragma unroll
     for (int s = 0; s < L::kTile; s++)
 #pragma unroll
       for (int c = 0; c < C::Cols; c++) {
         int k = k0 + (first + s) * L::stride;
-        if (col0 + c < n && k < C::K)
-          weights[s][c] = loadPackStreaming<v>(w + (i64)(col0 + c) * C::K + k);
+        if (col0 + c < n && k < C::K) {
+          weights[s][c] =
+              loadPackStreaming<v / L::each>(w + ((i64)(col0 + c) * C::K + k) / L::each);
+          if constexpr (nibbles) {
+            constexpr int size = C::WGroup > 0 ? C::WGroup : C::K;
+            const i64 group = (i64)(col0 + c) * (C::K / size) + k / size;
+            if constexpr (C::WGroup > 0)
+              groups[s][c].scale = scales.scale[group];
+            if constexpr (C::WZeros)
+              groups[s][c].zero = (float)scales.zero[group];
+          }
+        }
       }
   };
   fetch(0);
@@ -98,10 +124,21 @@ __device__ __forceinline__ void linearRowDot(const typename C::X *x,
           loadFloats<v>(source + r * C::K + k, a);
 #pragma unroll
           for (int c = 0; c < C::Cols; c++)
-            if (col0 + c < n)
+            if (col0 + c < n) {
+              if constexpr (nibbles) {
+                float part = 0.0f;
 #pragma unroll
-              for (int j = 0; j < v; j++)
-                acc[c][r] = fmaf(weights[s][c].get(j), a[j], acc[c][r]);
+                for (int j = 0; j < v; j++)
+                  part = fmaf(W::at(weights[s][c].at(j / L::each).word, j % L::each) -
+                                  groups[s][c].zero,
+                              a[j], part);
+                acc[c][r] = fmaf(part, groups[s][c].scale, acc[c][r]);
+              } else {
+#pragma unroll
+                for (int j = 0; j < v; j++)
+                  acc[c][r] = fmaf(weights[s][c].get(j), a[j], acc[c][r]);
+              }
+            }
         }
       }
     }

@@ -11,14 +11,15 @@
 
 namespace gpt2c {
 
-/// fp16 or bf16 rows, weights of their type, or int8 beside fp16; k a multiple of 8.
+/// fp16 or bf16 rows, weights of their type, of four bits, or bytes beside fp16; k a multiple of 8.
 struct LinearRowsConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;
   int rows = 8, groups = 1, warps = 8, splits = 1, k = 0;
   NormKind norm = NormKind::None;
   Scalar x = Scalar::F16, w = Scalar::F16;
-  int wGroup = 0;     ///< int8: elements of K that share a scale of their own, a multiple of 32
-  bool pairs = false; ///< n is even
+  int wGroup = 0;      ///< elements of K that share a scale of their own, a multiple of 32
+  bool wZeros = false; ///< of four bits: a zero point stands beside each scale
+  bool pairs = false;  ///< n is even
 };
 
 constexpr int rowsColumns(const LinearRowsConfig &c) { return 16 * c.groups; }

@@ -56,8 +56,58 @@ void addBfloatCases(Suite &suite) {
   }
 }
 
+void addInt4Cases(Suite &suite) {
+  const Scalar f16 = Scalar::F16, bf16 = Scalar::BF16;
+  for (int m : {8, 16, 32, 64})
+    for (Scalar x : {f16, bf16}) {
+      const std::string group =
+          "linear_rows i4 w " + std::to_string(m) + (x == bf16 ? " bf16" : "");
+      auto config = [&](int k, int wGroup, bool zeros) {
+        LinearRowsConfig c;
+        c.x = c.y = x;
+        c.w = Scalar::I4;
+        c.rows = m;
+        c.k = k;
+        c.wGroup = wGroup;
+        c.wZeros = zeros;
+        return c;
+      };
+      auto odd = [&](int k) { return std::vector<Shape>{{m, 333, k}, {1, 1, k}}; };
+      auto even = [&](int k) { return std::vector<Shape>{{m - 3, 302, k}, {1, 2, k}}; };
+      auto label = [](int wGroup, bool zeros, const char *what) {
+        return "in groups of " + std::to_string(wGroup) + (zeros ? " with zeros " : " ") + what;
+      };
+      // Loads of 4, 8 and 16 bytes, warps without weights, an end of K within a chunk.
+      for (auto [k, wGroup] : {std::pair(96, 32), {768, 64}, {1024, 128}, {640, 128}, {1152, 384}})
+        for (bool zeros : {false, true}) {
+          LinearRowsConfig c = config(k, wGroup, zeros);
+          c.warps = k == 640 ? 3 : 4;
+          rows(suite, group, label(wGroup, zeros, "bias"), c, bias(x), odd(k));
+          if (k != 768)
+            continue;
+          c.pairs = true;
+          c.groups = m <= 32 ? 2 : 1;
+          c.norm = zeros ? NormKind::Layer : NormKind::Rms;
+          rows(suite, group, label(wGroup, zeros, "norm gate"), c, gate(EpilogueStage::Silu),
+               even(k));
+          c.norm = NormKind::Layer;
+          rows(suite, group, label(wGroup, zeros, "norm bias+residual"), c, biasResidual(x, x),
+               even(k));
+        }
+      for (int k : {8, 200, 768}) { // one scale a row
+        LinearRowsConfig c = config(k, 0, k == 200);
+        rows(suite, group, label(0, k == 200, "bias"), c, scaledBias(x), odd(k));
+      }
+      LinearRowsConfig c = config(3072, 128, true);
+      c.splits = 2;
+      c.pairs = true;
+      rows(suite, group, label(128, true, "splits 2"), c, biasResidual(x, x), even(3072));
+    }
+}
+
 void addCases(Suite &suite) {
   addBfloatCases(suite);
+  addInt4Cases(suite);
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int m : {8, 16, 32, 64}) {
     const std::string group = "linear_rows " + std::to_string(m);

@@ -5,7 +5,8 @@
 // longest. Sixteen columns of Y are the 16 rows of the mma's A operand, eight rows of X its 8
 // columns, so few rows waste nothing. Both go straight into the operand registers: the order of K
 // within a sum is free as long as W and X agree, so thread t of a quad takes 8 neighbouring k in
-// one load and feeds four of them at a time to one mma.m16n8k16: k slots 2t, 2t+1, 2t+8, 2t+9. The
+// one load, or of four bits up to 32, and feeds four of them at a time to one mma.m16n8k16: k slots
+// 2t, 2t+1, 2t+8, 2t+9. The
 // warps of a block split K and add their accumulators in order through shared memory. W is on its
 // way before the kernel waits for its predecessor; then X and the operands of the epilogue are, and
 // only then anything is used.
@@ -18,22 +19,23 @@
 //
 // int8 weights become halves in registers, which is exact; with WGroup > 0 (a multiple of 32 that
 // divides K) they are multiplied by wScale of column and group there and rounded, one scale for a
-// column is a matter of the epilogue.
+// column is a matter of the epilogue. Weights of four bits, less their zero points, become halves
+// or bfloat16 so, too, and those of a group are summed up before its scale multiplies the sums.
 //
 // Splits > 1 (sm_90 or later): the blocks of a cluster share K; each gets some of the rows from the
 // others, through distributed shared memory.
 //
 // An epilogue that ends with a gate needs V = 2.
 //
-// Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
-// type), Rows (8, 16, 32 or 64), Groups (of 16 columns of a block), Warps, Splits (a power of two
-// of at most 8; 1 with a norm), V (1, or 2 when n is even), K (static, a multiple of 8), WGroup,
-// Norm (NormKind), P (type of gain).
-// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], then with
-// a norm gain P[K] (null: ones), rowSums f32[N], c, shiftSums f32[N], s (null: zeros), epsilon;
+// Config: X (__half or __nv_bfloat16), W (X's type, or Int4x8, or a byte beside __half), Y (float or
+// X's type), Rows (8, 16, 32 or 64), Groups (of 16 columns of a block), Warps, Splits (a power of
+// two of at most 8; 1 with a norm), V (1, or 2 when n is even), K (static, a multiple of 8), WGroup,
+// WZeros (of Int4x8), Norm (NormKind), P (type of gain).
+// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], with WZeros
+// wZero i8 of the same shape (without WGroup i8[N]), then with a norm gain P[K] (null: ones), rowSums f32[N], c, shiftSums f32[N], s (null: zeros), epsilon;
 // then the operands of the epilogue.
 // Grid: (Splits, ceil(N / LinearRows<C>::columns)); block: LinearRows<C>::threads; dynamic shared:
-// LinearRows<C>::sharedBytes. Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
+// LinearRows<C>::sharedBytes. Bytes: those of W + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
 
 #include "templates/device/int8.cuh"
@@ -49,10 +51,23 @@ template <typename C> struct LinearRows {
   static constexpr int threads = 32 * C::Warps;
   static constexpr int columns = 16 * C::Groups;
   static constexpr int tiles = C::Rows / 8;
-  static constexpr int chunk = 32; // k of a quad's loads
+  static constexpr int each = Operand<typename C::W>::each; // elements in a W
+  static constexpr bool nibbles = each > 1;
+  /// Of eight k in a lane's load: of four bits up to 16 bytes, of one group, as far as warps have as
+  /// many and rows of X have room.
+  static constexpr int packsOf() {
+    int packs = nibbles ? 4 : 1;
+    while (packs > 1 && (packs * tiles > 8 || C::K % (8 * packs) != 0 ||
+                         C::WGroup % (32 * packs) != 0 || C::K < 32 * packs * C::Warps * C::Splits))
+      packs /= 2;
+    return packs;
+  }
+  static constexpr int packs = packsOf(), unit = 8 * packs;
+  static constexpr int chunk = 4 * unit; // k of a quad's loads
   static constexpr int chunks = ceilDiv(ceilDiv(C::K, chunk), C::Warps *C::Splits); // of a warp
-  static constexpr int ahead = minInt(
-      chunks, maxInt(1, (tiles > 4 ? 4 : 6) / C::Groups)); // chunks whose loads are in flight
+  static constexpr int room = nibbles ? (tiles > 2 ? 4 : 16 / tiles) / packs : tiles > 4 ? 4 : 6;
+  static constexpr int ahead =
+      minInt(chunks, maxInt(1, room / C::Groups)); // chunks whose loads are in flight
   static constexpr int stride = 20; // of a row of 16 columns: no two lanes in one bank
   static constexpr int ownRows = C::Rows / C::Splits; // that a block of the cluster finishes
   static constexpr bool norm = C::Norm != NormKind::None;
@@ -63,6 +78,7 @@ template <typename C> struct LinearRows {
   static constexpr int sharedBytes = 4 * (sums + received + ofNorm);
   static_assert(C::Rows % 8 == 0 && C::K % 8 == 0 && (C::Splits == 1 || !norm));
   static_assert(C::WGroup == 0 || (C::WGroup % chunk == 0 && C::K % maxInt(C::WGroup, 1) == 0));
+  static_assert(nibbles || !C::WZeros);
 };
 
 /// Eight weights of a lane as two-byte floats, those of a byte times `scale` as halves.
@@ -103,6 +119,7 @@ template <typename C, typename Epilogue> struct LinearRowsParams {
   typename C::Y *y;
   int m, n;
   const float *wScale;
+  const i8 *wZero;
   const typename C::P *gain;
   const float *rowSums, *shiftSums;
   float epsilon;
@@ -117,7 +134,8 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
   using L = LinearRows<C>;
   using X = typename C::X;
   using W = typename C::W;
-  static constexpr int tiles = L::tiles, groups = C::Groups, ahead = L::ahead, v = C::V;
+  static constexpr int tiles = L::tiles, groups = C::Groups, ahead = L::ahead, v = C::V,
+                       packs = L::packs;
   static constexpr int gainPack = minInt(8, elementsPer16Bytes<typename C::P>());
   static constexpr int perRow = L::columns / v;
   static constexpr int items = ceilDiv(L::ownRows * perRow, L::threads);
@@ -128,10 +146,12 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
   float2 *rowMoments; // in the same place: of a norm, sum and squares of each warp's part of a row
 
   // Loads in flight.
-  Pack<W, 8> raw[ahead][groups][2];
-  float scales[ahead][groups][2]; // WGroup
-  Pack<typename C::P, gainPack> gains[ahead][8 / gainPack];
-  uint4 a[ahead][groups][2], b[ahead][tiles];
+  using Raw = Pack<W, L::unit / L::each>;
+  Raw raw[ahead][groups][2];
+  float scales[ahead][groups][2];    // WGroup
+  unsigned biases[ahead][groups][2]; // WZeros
+  Pack<typename C::P, gainPack> gains[ahead][packs][8 / gainPack];
+  uint4 a[ahead][groups][2], b[ahead][packs][tiles];
   typename Epilogue::template Operands<v> operands[items];
   Pack<float, v> ofColumns[items][2] = {}; // c and s
 
@@ -166,7 +186,7 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
     warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     row = lane / 4, member = lane % 4;
     col0 = p.tileN * L::columns;
-    k0 = (p.split * C::Warps + warp) * L::chunks * L::chunk + member * 8;
+    k0 = (p.split * C::Warps + warp) * L::chunks * L::chunk + member * L::unit;
     received = p.shared + L::sums;
     rowMoments = reinterpret_cast<float2 *>(p.shared + L::sums);
 #if __CUDA_ARCH__ >= 900
@@ -192,6 +212,10 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
   __device__ __forceinline__ int kOf(int chunk) const {
     return inside(chunk) ? k0 + chunk * L::chunk : 0;
   }
+  /// The group of a quad's chunk.
+  __device__ __forceinline__ int groupOf(int chunk) const {
+    return min(k0 - member * L::unit + chunk * L::chunk, C::K - 1) / maxInt(C::WGroup, 1);
+  }
   /// Columns and rows outside are those of the last one: they are not stored.
   __device__ __forceinline__ void fetchWeights(int first) {
     constexpr int wGroup = maxInt(C::WGroup, 1);
@@ -204,16 +228,26 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
           for (int h = 0; h < 2; h++) {
             const i64 column = min(col0 + g * 16 + h * 8 + row, p.n - 1);
             const int k = kOf(first + u);
-            raw[u][g][h] = loadPackStreaming<8>(p.w + column * C::K + k);
+            raw[u][g][h] =
+                loadPackStreaming<L::unit / L::each>(p.w + (column * C::K + k) / L::each);
+            // Of four bits the quad's lanes share a scale, also where some are behind the end of K.
+            const i64 group = C::WGroup == 0 ? column
+                              : L::nibbles   ? column * (C::K / wGroup) + groupOf(first + u)
+                                             : column * (C::K / wGroup) + k / wGroup;
             if constexpr (C::WGroup > 0)
-              scales[u][g][h] = p.wScale[column * (C::K / wGroup) + k / wGroup];
+              scales[u][g][h] = p.wScale[group];
             else
               scales[u][g][h] = 1.0f;
+            if constexpr (L::nibbles)
+              biases[u][g][h] = Operand<W>::template biasOf<X>(C::WZeros ? (int)p.wZero[group] : 0);
           }
         if (L::norm && p.gain != nullptr)
 #pragma unroll
-          for (int i = 0; i < 8 / gainPack; i++)
-            gains[u][i] = loadPackStreaming<gainPack>(p.gain + kOf(first + u) + i * gainPack);
+          for (int s = 0; s < packs; s++)
+#pragma unroll
+            for (int i = 0; i < 8 / gainPack; i++)
+              gains[u][s][i] =
+                  loadPackStreaming<gainPack>(p.gain + kOf(first + u) + s * 8 + i * gainPack);
       }
   }
 
@@ -251,27 +285,67 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
         operands[i] =
             p.epilogue.template load<v>(min(rowOf(i), p.m - 1), min(col0 + columnOf(i), p.n - v));
     __syncthreads();
-    prepareWeights(first);
+    if constexpr (!L::nibbles)
+      prepareWeights(first);
 #pragma unroll
     for (int u = 0; u < ahead; u++) {
       if (first + u >= L::chunks)
         break;
+      if constexpr (L::nibbles)
+        multiplyNibbles(first, u);
+      else
 #pragma unroll
-      for (int t = 0; t < tiles; t++) {
-        prepareRow(first, u, t);
+        for (int t = 0; t < tiles; t++) {
+          prepareRow(first, u, 0, t);
+#pragma unroll
+          for (int g = 0; g < groups; g++)
+            rowsProduct<X>(acc[g][t], a[u][g], b[u][0][t]);
+        }
+    }
+  }
+  /// One chunk; where weights have groups it is of one.
+  __device__ __forceinline__ void multiplyNibbles(int first, int u) {
+    if constexpr (L::nibbles) {
+      float part[groups][tiles][4] = {};
+#pragma unroll
+      for (int s = 0; s < packs; s++) {
+#pragma unroll
+        for (int t = 0; t < tiles; t++)
+          prepareRow(first, u, s, t);
+#pragma unroll
+        for (int g = 0; g < groups; g++) {
+          const uint4 w[2] = {nibbles(u, g, 0, s), nibbles(u, g, 1, s)};
+#pragma unroll
+          for (int t = 0; t < tiles; t++)
+            rowsProduct<X>(C::WGroup > 0 ? part[g][t] : acc[g][t], w, b[u][s][t]);
+        }
+      }
+      if constexpr (C::WGroup > 0)
 #pragma unroll
         for (int g = 0; g < groups; g++)
-          rowsProduct<X>(acc[g][t], a[u][g], b[u][t]);
-      }
+#pragma unroll
+          for (int t = 0; t < tiles; t++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+              acc[g][t][e] = fmaf(part[g][t][e], scales[u][g][e / 2], acc[g][t][e]);
     }
+  }
+  /// Eight weights of a lane.
+  __device__ __forceinline__ uint4 nibbles(int u, int g, int h, int pack) const {
+    return Operand<W>::template pairs<X>(
+        reinterpret_cast<const unsigned *>(&raw[u][g][h].raw)[pack], biases[u][g][h]);
   }
   __device__ __forceinline__ void fetchRows(int first) {
 #pragma unroll
     for (int u = 0; u < ahead; u++)
       if (first + u < L::chunks)
 #pragma unroll
-        for (int t = 0; t < tiles; t++)
-          b[u][t] = loadPack<8>(p.x + (i64)min(t * 8 + row, p.m - 1) * C::K + kOf(first + u)).raw;
+        for (int s = 0; s < packs; s++)
+#pragma unroll
+          for (int t = 0; t < tiles; t++)
+            b[u][s][t] =
+                loadPack<8>(p.x + (i64)min(t * 8 + row, p.m - 1) * C::K + kOf(first + u) + s * 8)
+                    .raw;
   }
   __device__ __forceinline__ void prepareWeights(int first) {
 #pragma unroll
@@ -288,17 +362,18 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
     }
   }
   /// Takes a row's part into the moments of the norm and multiplies it by the gain.
-  __device__ __forceinline__ void prepareRow(int first, int u, int t) {
+  __device__ __forceinline__ void prepareRow(int first, int u, int pack, int t) {
     constexpr unsigned one = Mma<X>::ones;
+    uint4 &x = b[u][pack][t];
     if (!inside(first + u))
-      b[u][t] = uint4{};
+      x = uint4{};
     if constexpr (L::norm)
-      rowsProduct<X>(ofRows[t], {b[u][t], uint4{one, one, one, one}}, b[u][t]);
+      rowsProduct<X>(ofRows[t], {x, uint4{one, one, one, one}}, x);
     if (L::norm && p.gain != nullptr)
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        unsigned &word = (&b[u][t].x)[i];
-        auto at = [&](int j) { return gains[u][j / gainPack].get(j % gainPack); };
+        unsigned &word = (&x.x)[i];
+        auto at = [&](int j) { return gains[u][pack][j / gainPack].get(j % gainPack); };
         word = Mma<X>::scaled(word, at(2 * i), at(2 * i + 1));
       }
   }
@@ -412,10 +487,11 @@ template <typename C, typename Epilogue> struct LinearRowsTile {
 template <typename C, typename Epilogue>
 __device__ __forceinline__ void
 linearRows(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
-           Extent extent, const float *__restrict__ wScale, NormSums<typename C::P> norm, int split,
-           int tileN, float *shared, const Epilogue &epilogue) {
-  LinearRowsTile<C, Epilogue> tile({x, w, y, extent.m, extent.n, wScale, norm.gain, norm.rowSums,
-                                    norm.shiftSums, norm.epsilon, split, tileN, shared, epilogue});
+           Extent extent, WeightScales scales, NormSums<typename C::P> norm, int split, int tileN,
+           float *shared, const Epilogue &epilogue) {
+  LinearRowsTile<C, Epilogue> tile({x, w, y, extent.m, extent.n, scales.scale, scales.zero,
+                                    norm.gain, norm.rowSums, norm.shiftSums, norm.epsilon, split,
+                                    tileN, shared, epilogue});
   tile.run();
 }
 

@@ -88,8 +88,14 @@ void foldedRows(Suite &suite, const std::string &group, MakeKernel<Config> make,
           Arguments arguments = p.arguments();
           std::vector<double> weights = p.w.values;
           Tensor wScale;
+          NibbleGroups nibbles;
+          if constexpr (requires { c.wZeros; })
+            if (c.w == Scalar::I4) {
+              nibbles.add(run, p, c, arguments);
+              weights = p.w.values;
+            }
           if constexpr (requires { c.wGroup; })
-            if (c.wGroup > 0) {
+            if (c.wGroup > 0 && c.w != Scalar::I4) {
               wScale = randomScales(run, (size_t)s.n * (s.k / c.wGroup));
               for (size_t i = 0; i < weights.size(); ++i)
                 weights[i] = rounded(weights[i] * wScale.values[i / c.wGroup], Scalar::F16);

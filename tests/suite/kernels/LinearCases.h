@@ -51,6 +51,30 @@ void tiled(Suite &suite, const std::string &group, MakeKernel<Config> make,
     });
 }
 
+/// Scales and zero points of weights of four bits.
+struct NibbleGroups {
+  Tensor scale, zero;
+
+  /// Draws those that the kernel takes, and makes p.w what the weights are with them.
+  template <typename Config> void add(Run &run, Problem &p, const Config &c, Arguments &arguments) {
+    std::vector<double> &weights = p.w.values;
+    const int group = c.wGroup ? c.wGroup : p.shape.k;
+    if (c.wZeros) {
+      const std::vector<int> zeros = run.integers(weights.size() / group, -8, 7);
+      zero = run.input({zeros.begin(), zeros.end()}, Scalar::I8);
+      for (size_t i = 0; i < weights.size(); ++i)
+        weights[i] -= zero.values[i / group];
+      arguments.set("wZero", &zero);
+    }
+    if (c.wGroup > 0) {
+      scale = randomScales(run, weights.size() / group);
+      for (size_t i = 0; i < weights.size(); ++i)
+        weights[i] *= scale.values[i / group];
+      arguments.set("wScale", &scale);
+    }
+  }
+};
+
 /// Kernels that compute all rows in a block, after a norm when the config asks for one; types are
 /// those of x and w.
 template <typename Config>
@@ -65,6 +89,12 @@ void fewRows(Suite &suite, const std::string &group, MakeKernel<Config> make,
       Arguments arguments = p.arguments();
       std::vector<double> weights = p.w.values;
       Tensor wScale;
+      NibbleGroups nibbles;
+      if constexpr (requires { c.wZeros; })
+        if (c.w == Scalar::I4) {
+          nibbles.add(run, p, c, arguments);
+          p.compute(p.x.values, p.w.values, epilogue, c.y);
+        }
       if (wGroup > 0) {
         wScale = randomScales(run, (size_t)s.n * (s.k / wGroup));
         for (size_t i = 0; i < weights.size(); ++i)

@@ -50,9 +50,10 @@ static bool isScale(const EpilogueStage &stage) {
 Tensor randomInput(Run &run, size_t count, Scalar type, double deviation) {
   if (type == Scalar::F8E4M3) // of every size, as far as int8 goes
     deviation = 50;
-  if (type != Scalar::I8)
+  if (type != Scalar::I8 && type != Scalar::I4)
     return run.input(run.normal(count, deviation), type);
-  std::vector<int> values = run.integers(count, -127, 127);
+  std::vector<int> values =
+      type == Scalar::I4 ? run.integers(count, -8, 7) : run.integers(count, -127, 127);
   return run.input({values.begin(), values.end()}, type);
 }
 Tensor randomScales(Run &run, size_t count) {

@@ -102,6 +102,8 @@ double rounded(double v, Scalar type) {
     return std::isnan(v) ? unwritten : v;
   case Scalar::F8E4M3:
     return fp8ToFloat(floatToFp8((float)v));
+  case Scalar::I4:
+    return floatToInt4((float)v);
   case Scalar::I32:
     return v;
   default:
@@ -145,7 +147,7 @@ Tensor Run::allocate(Scalar type, size_t bytes, const void *contents) {
 
 /// The bytes of `values` in a type; they become what the type holds of them.
 static std::vector<uint8_t> stored(std::vector<double> &values, Scalar type) {
-  std::vector<uint8_t> raw(values.size() * scalarBytes(type));
+  std::vector<uint8_t> raw(size_t(storedBytes(type, int64_t(values.size()))));
   for (size_t i = 0; i < values.size(); ++i) {
     if (type == Scalar::F16) {
       uint16_t h = toHalf(values[i]);
@@ -157,6 +159,11 @@ static std::vector<uint8_t> stored(std::vector<double> &values, Scalar type) {
       raw[i] = (uint8_t)(int8_t)rounded(values[i], type);
     } else if (type == Scalar::F8E4M3) {
       raw[i] = floatToFp8((float)values[i]);
+    } else if (type == Scalar::I4) {
+      Int4x8 word;
+      std::memcpy(&word, &raw[i / 8 * 4], 4);
+      word.set(int(i % 8), floatToInt4((float)values[i]));
+      std::memcpy(&raw[i / 8 * 4], &word, 4);
     } else {
       float f = (float)values[i];
       std::memcpy(&raw[4 * i], &f, 4);
@@ -168,7 +175,7 @@ static std::vector<uint8_t> stored(std::vector<double> &values, Scalar type) {
 
 Tensor Run::input(std::vector<double> values, Scalar type) {
   const std::vector<uint8_t> raw = isDry() ? std::vector<uint8_t>() : stored(values, type);
-  Tensor t = allocate(type, values.size() * scalarBytes(type), raw.data());
+  Tensor t = allocate(type, size_t(storedBytes(type, int64_t(values.size()))), raw.data());
   t.values = std::move(values);
   return t;
 }

@@ -19,6 +19,7 @@ import bfloat_cases
 import decoder_cases
 import fp8_cases
 import fused_cases
+import int4_cases
 import int8_cases
 import onnx_cases
 from reference import cases
@@ -35,7 +36,7 @@ for part in (onnx_cases.elementwise_unary, onnx_cases.elementwise_binary, onnx_c
              decoder_cases.interleaved_gates, bfloat_cases.bfloats, decoder_cases.pages_of_64,
              fused_cases.later_activations, decoder_cases.ropes_to_halves,
              decoder_cases.soft_caps, fp8_cases.fp8s, decoder_cases.ropes_of_normed_heads,
-             fp8_cases.fp8_rows):
+             fp8_cases.fp8_rows, int4_cases.int4s):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:

@@ -62,6 +62,8 @@ def run(op, inputs, attrs, outputs=1):
 def encode(x, constant=False):
     if x is None:
         return None
+    if hasattr(x, "words"): # int4_cases.Int4
+        return {"t": "i4", "s": list(x.value.shape), "d": x.words.tobytes().hex(), "c": 1}
     x = np.asarray(x)
     t = {"t": NAMES[x.dtype.name], "s": list(np.shape(x)), "d": x.tobytes().hex()}
     if constant:
@@ -71,7 +73,8 @@ def encode(x, constant=False):
 
 def add(op, name, inputs, outputs, attrs=None, tol=2e-6, native_only=False, slack=None):
     cases.append({"op": op, "name": name, "attrs": attrs or {},
-                  "inputs": [encode(array(x) if x is not None else None, isinstance(x, Const))
+                  "inputs": [encode(x if x is None or hasattr(x, "words") else array(x),
+                                    isinstance(x, Const))
                              for x in inputs],
                   "outputs": [encode(np.asarray(o)) for o in outputs], "tol": tol}
                  | ({"native": 1} if native_only else {})

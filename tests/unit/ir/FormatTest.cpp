@@ -75,6 +75,8 @@ TEST(Format, BytesOfARowWithItsScales) {
   EXPECT_EQ(rowBytes(OperandFormat::I8Group, 96, 32), 108);
   EXPECT_EQ(rowBytes(OperandFormat::I8Row, 0), 0);
   EXPECT_EQ(rowBytes(OperandFormat::F8Row, 96), 100);
+  EXPECT_EQ(rowBytes(OperandFormat::I4Row, 96), 52);
+  EXPECT_EQ(rowBytes(OperandFormat::I4Group, 96, 32), 60);
   EXPECT_EQ(int8Format(0), OperandFormat::I8Row);
   EXPECT_EQ(int8Format(64), OperandFormat::I8Group);
 }
@@ -114,6 +116,32 @@ TEST(Fp8, IsTheNearestOfAll256) {
   EXPECT_EQ(floatToFp8(-1e30F), 0xfe);
   EXPECT_EQ(floatToFp8(INFINITY), 0x7e);
   EXPECT_EQ(floatToFp8(NAN) & 0x7f, 0x7f);
+}
+
+TEST(Int4, EightInAWordOfWhichNeighboursAre16BitsApart) {
+  Int4x8 word{0};
+  for (int e = 0; e < 8; ++e)
+    word.set(e, e - 4);
+  for (int e = 0; e < 8; ++e) {
+    EXPECT_EQ(word.get(e), e - 4);
+    EXPECT_EQ(Int4x8::shift(e), e % 2 * 16 + e / 2 * 4);
+  }
+  word.set(3, -8);
+  EXPECT_EQ(word.get(3), -8);
+  EXPECT_EQ(word.get(2), -2);
+  EXPECT_EQ(word.get(4), 0);
+}
+
+TEST(Int4, TensorsOfThemRoundAndClamp) {
+  const std::vector<float> values = {-9, -8, -7.5F, -6.5F, 0.5F, 1.5F, 7.4F, 8, 3, NAN, 0};
+  const Tensor t = Tensor::of<float>(values, {11}).cast(DType::I4);
+  EXPECT_EQ(t.bytes(), 8U);
+  const int expected[] = {-8, -8, -8, -6, 0, 2, 7, 7, 3, -8, 0};
+  for (int i = 0; i < 11; ++i)
+    EXPECT_EQ(t.asInt(i), expected[i]) << i;
+  // What is behind the last element is 0, so that equal tensors have equal bytes.
+  EXPECT_EQ(t.hash(), Tensor::of<float>(values, {11}).cast(DType::F64).cast(DType::I4).hash());
+  EXPECT_EQ(t.cast(DType::I8).asInt(9), -8);
 }
 
 TEST(Fp8, RowsWithoutNumbersOrOfZeros) {

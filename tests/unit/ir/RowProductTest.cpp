@@ -200,6 +200,55 @@ TYPED_TEST(RowProduct, WeightsInFp8) {
   });
 }
 
+// With and without zero points, groups of half a vector to more than a part of K.
+TYPED_TEST(RowProduct, WeightsInInt4) {
+  using T = TypeParam;
+  for (auto [m, n, k, group] : {std::array<int64_t, 4>{1, 9, 16, 8},
+                                {3, 50, 96, 32},
+                                {8, 7, 2080, 2080},
+                                {9, 49, 1040, 16},
+                                {20, 3, 1504, 752}})
+    for (bool withZeros : {false, true}) {
+      this->make({m, n, k});
+      const int64_t groups = k / group;
+      std::vector<Int4x8> w(n * k / 8);
+      for (Int4x8 &word : w)
+        word.word = uint32_t(this->random());
+      std::vector<float> scales(n * groups);
+      std::vector<int8_t> zeros(n * groups);
+      for (float &s : scales)
+        s = std::uniform_real_distribution<float>(-0.1F, 0.1F)(this->random);
+      for (int8_t &z : zeros)
+        z = int8_t(std::uniform_int_distribution<int>(-8, 7)(this->random));
+      auto product = [&](int64_t first, int64_t rows, CpuLevel level) {
+        std::vector<T> c(rows * n, T(NAN));
+        rowProduct<T, Int4x8>({this->a.data() + first * k, k}, {w.data(), k, true},
+                              {scales.data(), groups, group, withZeros ? zeros.data() : nullptr},
+                              {c.data(), n}, rows, n, k, level);
+        return c;
+      };
+      const std::vector<T> c = product(0, m, CpuLevel::Portable);
+      for (int64_t i = 0; i < m * n; ++i) {
+        double sum = 0, size = 0;
+        for (int64_t l = 0; l < k; ++l) {
+          const int64_t of = i % n * groups + l / group, at = i % n * k + l;
+          const double step = w[at / 8].get(int(at % 8)) - (withZeros ? zeros[of] : 0);
+          const double term = double(this->a[i / n * k + l]) * step * double(scales[of]);
+          sum += term;
+          size += std::abs(term);
+        }
+        ASSERT_NEAR(c[i], sum, size * 32 * std::numeric_limits<T>::epsilon()) << i << " of " << k;
+      }
+      for (int level = 1; level <= int(machineLevel()); ++level) {
+        ASSERT_TRUE(this->sameBits(product(0, m, CpuLevel(level)).data(), c.data(), m * n))
+            << k << " at level " << level;
+        ASSERT_TRUE(
+            this->sameBits(product(m - 1, 1, CpuLevel(level)).data(), c.data() + (m - 1) * n, n))
+            << k << " at level " << level;
+      }
+    }
+}
+
 // 0x7f and 0xff are NaN at each level.
 TYPED_TEST(RowProduct, NotANumberInFp8) {
   using T = TypeParam;

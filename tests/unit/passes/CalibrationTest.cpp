@@ -39,7 +39,9 @@ TEST(Calibration, MinMaxIsTheLargestMagnitude) {
   ActivationStats s = statsOf({1, -7, 3, 2, 0, -1}, 3);
   EXPECT_EQ(s.range({Observer::MinMax}), 7);
   EXPECT_EQ(s.channelMax, (std::vector<float>{2, 7, 3}));
+  EXPECT_EQ(s.channelSquares, (std::vector<double>{5, 49, 10}));
   EXPECT_EQ(s.rows, 2);
+  EXPECT_EQ(statsOf({1, -7, 3, 2, 0, -1}, 3, true).channelSquares, (std::vector<double>{4, 0, 1}));
 }
 
 TEST(Calibration, PercentileLeavesOutTheTail) {
@@ -113,6 +115,7 @@ TEST(Calibration, DamagedFilesAreRefused) {
   refused(good, "\"channels\":4", "\"channels\":0");
   refused(good, "\"histogram\":[", "\"histogram\":[-1,");
   refused(good, "\"channel_max\":\"", "\"channel_max\":\"!");
+  refused(good, "\"channel_squares\":\"", "\"channel_squares\":\"AAAAAAAA");
   refused(good, "{", "[");
 }
 

@@ -71,7 +71,7 @@ TEST(WeightScales, ErrorIsThatOfTheLargestMagnitude) {
     double sum = 0;
     for (double e : errors(w, byLargest(w, group), m))
       sum += e;
-    EXPECT_NEAR(int8WeightError(w, group, m), sum, 1e-4 * sum);
+    EXPECT_NEAR(weightError(w, group, m), sum, 1e-4 * sum);
   }
 }
 
@@ -91,6 +91,53 @@ TEST(WeightScales, ExactWeightsAndZerosStay) {
   EXPECT_EQ(q.scale.data<float>()[1], 2);
   EXPECT_EQ(q.q.data<int8_t>()[2], 127);
   EXPECT_EQ(q.q.data<int8_t>()[3], -1);
+}
+
+TEST(WeightScales, Int4IsSearchedForEachGroup) {
+  std::mt19937 random(5);
+  const Tensor w = randomWeight(7, 256, random);
+  std::vector<float> moments(256);
+  for (float &m : moments)
+    m = std::uniform_real_distribution<float>(0, 2)(random);
+  for (int64_t group : {16, 64, 256}) {
+    const QuantisedWeight q = quantiseWeight(w, group, moments, DType::I4);
+    ASSERT_EQ(q.scale.dim(1), 256 / group);
+    EXPECT_EQ(int64_t(q.q.bytes()), 7 * 128);
+    double sum = 0;
+    const Tensor back = floatsOf(q, DType::F32);
+    for (int64_t i = 0; i < w.count(); ++i)
+      sum += moments[i % 256] * std::pow(double(back.data<float>()[i]) - w.data<float>()[i], 2);
+    // Plain rounding, by 15 of the 16 numbers, and by all of them.
+    double plain = 0;
+    for (int64_t at = 0; at < w.count(); at += group) {
+      float largest = 0;
+      for (int64_t i = at; i < at + group; ++i)
+        largest = std::max(largest, std::fabs(w.data<float>()[i]));
+      for (int64_t i = at; i < at + group; ++i) {
+        const float v = w.data<float>()[i], s = largest / 7;
+        plain += moments[i % 256] * std::pow(double(std::nearbyint(v / s)) * s - v, 2);
+      }
+    }
+    EXPECT_LT(sum, 0.8 * plain) << group;
+    EXPECT_LT(sum, 1.001 * weightError(w, group, moments, DType::I4)) << group;
+  }
+}
+
+TEST(WeightScales, Int4HoldsItsNumbersAndZeros) {
+  Tensor w = Tensor::zeros(DType::F32, {2, 16});
+  for (int i = 0; i < 16; ++i)
+    w.data<float>()[16 + i] = 0.25F * float(i - 8);
+  const QuantisedWeight q = quantiseWeight(w, 0, {}, DType::I4);
+  EXPECT_EQ(floatsOf(q, DType::F32).byteArray(), w.byteArray());
+  EXPECT_EQ(q.scale.data<float>()[0], 1);
+}
+
+TEST(WeightScales, GroupsOfInt4DivideRows) {
+  EXPECT_EQ(int4Group(768, 128), 128);
+  EXPECT_EQ(int4Group(1600, 128), 64);
+  EXPECT_EQ(int4Group(80, 128), 16);
+  EXPECT_EQ(int4Group(40, 128), 0);
+  EXPECT_EQ(int4Group(768, 16), 16);
 }
 
 TEST(WeightScales, Fp8IsWithinAStepAndLeavesRoomForGains) {

@@ -13,7 +13,7 @@ namespace gpt2c {
 namespace cl = llvm::cl;
 
 static cl::opt<QuantizeScheme> scheme(
-    "quantize", cl::desc("Products with weights in int8 or fp8"),
+    "quantize", cl::desc("Products with weights in int8, fp8 or int4"),
     cl::values(clEnumValN(QuantizeScheme::W8A16, "w8a16", "weights only"),
                clEnumValN(QuantizeScheme::W8A8, "w8a8",
                           "a scale for each output channel and each token"),
@@ -25,7 +25,9 @@ static cl::opt<QuantizeScheme> scheme(
                           "w8a8 in fp8 (E4M3); weights only where a GPU has no products of it"),
                clEnumValN(QuantizeScheme::Fp8Tensor, "fp8-tensor",
                           "the same, with one calibrated scale for each input"),
-               clEnumValN(QuantizeScheme::Fp8Weights, "fp8-weights", "weights only, in fp8")),
+               clEnumValN(QuantizeScheme::Fp8Weights, "fp8-weights", "weights only, in fp8"),
+               clEnumValN(QuantizeScheme::W4A16, "w4a16",
+                          "weights only, in int4 with a scale for each group of a row")),
     cl::init(QuantizeScheme::None), category());
 enum class KvType : uint8_t { Plan, Int8 };
 static cl::opt<KvType> kvType(
@@ -43,18 +45,19 @@ static cl::opt<ImportedActivations> imported(
     cl::init(ImportedActivations::Products), category());
 static cl::opt<int64_t> weightGroup(
     "weight-group",
-    cl::desc("Elements of a weight's row that share a scale (w8a16, w8a8; default: the whole row)"),
+    cl::desc("Elements of a weight's row that share a scale (w8a16, w8a8; default: the whole row; "
+             "w4a16: 128, 64, 32 or 16, default 128)"),
     cl::value_desc("N"), cl::init(0), category());
 enum class WidenWeights : uint8_t { Auto, Never };
-static cl::opt<WidenWeights>
-    widenWeights("widen-weights",
-                 cl::desc("Quantised weights are in the plan as floats, too (two bytes more each), "
-                          "for calls in which "
-                          "those are faster"),
-                 cl::values(clEnumValN(WidenWeights::Auto, "auto",
-                                       "where there are such calls, on GPUs (default)"),
-                            clEnumValN(WidenWeights::Never, "never", "they are quantised alone")),
-                 cl::init(WidenWeights::Auto), category());
+static cl::opt<WidenWeights> widenWeights(
+    "widen-weights",
+    cl::desc("Quantised weights are in the plan as floats, too (two bytes more each), "
+             "for calls in which "
+             "those are faster"),
+    cl::values(clEnumValN(WidenWeights::Auto, "auto",
+                          "where there are such calls, on GPUs (default, but for w4a16)"),
+               clEnumValN(WidenWeights::Never, "never", "they are quantised alone")),
+    cl::init(WidenWeights::Auto), category());
 static cl::list<std::string> exclude(
     "quantize-exclude",
     cl::desc("Keep the precision of products whose weight or ONNX node matches (repeatable)"),
@@ -89,7 +92,10 @@ static llvm::Error checkExpressions(llvm::StringRef flag, llvm::ArrayRef<std::st
 }
 
 bool mayWidenWeights() {
-  return scheme != QuantizeScheme::None && widenWeights == WidenWeights::Auto;
+  // Who asks for four bits asks for memory.
+  const bool usual = scheme != QuantizeScheme::None && scheme != QuantizeScheme::W4A16;
+  return (usual || (scheme == QuantizeScheme::W4A16 && widenWeights.getNumOccurrences())) &&
+         widenWeights == WidenWeights::Auto;
 }
 
 llvm::Expected<QuantizeOptions> quantizeFlags() {
@@ -109,7 +115,10 @@ llvm::Expected<QuantizeOptions> quantizeFlags() {
     return makeError(ExitCode::Usage, "--smooth-strength is for --quantize=w8a8-smooth");
   if (weightGroup &&
       (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor || isFp8(scheme)))
-    return makeError(ExitCode::Usage, "--weight-group is for w8a16, w8a8 and w8a8-smooth");
+    return makeError(ExitCode::Usage, "--weight-group is for w8a16, w8a8, w8a8-smooth and w4a16");
+  if (scheme == QuantizeScheme::W4A16 && weightGroup != 0 && weightGroup != 16 &&
+      weightGroup != 32 && weightGroup != 64 && weightGroup != 128)
+    return makeError(ExitCode::Usage, "--weight-group of w4a16 is 128, 64, 32 or 16");
   o.exclude = {exclude.begin(), exclude.end()};
   o.include = {include.begin(), include.end()};
   if (llvm::Error e = checkExpressions("--quantize-exclude", o.exclude))

@@ -110,7 +110,7 @@ private:
   void writeFacts() {
     int64_t weights = 0;
     for (const auto &w : plan_.weights) // their bytes are counted when the plan is written
-      weights += int64_t(rt::dtypeBytes(w->dtype)) * product(w->shape);
+      weights += int64_t(rt::storedBytes(w->dtype, product(w->shape)).value_or(0));
     json_.attribute("model", utf8(title_.empty() ? plan_.model_name : title_));
     json_.attribute("compiler", utf8(plan_.compiler_version));
     json_.attribute("precision", utf8(plan_.precision));
