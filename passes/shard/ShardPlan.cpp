@@ -15,7 +15,9 @@ bool isProductOfWeights(const Op &op) {
   if (!op.is(OpCode::Linear) && !op.is(OpCode::QuantizedLinear))
     return false;
   const bool quantised = op.is(OpCode::QuantizedLinear);
+  // Elements that share a byte are not cut: each rank has all of them.
   return constantOp(op.operand(ops::Linear::W)) &&
+         packedElements(op.operand(ops::Linear::W)->type.dtype) == 1 &&
          (!quantised ||
           (constantOp(op.operand(ops::QuantizedLinear::WScale)) &&
            !op.operand(ops::QuantizedLinear::XScale) &&
