@@ -11,7 +11,7 @@ using namespace gpt2c;
 
 namespace {
 
-std::vector<float> normal(size_t n, unsigned seed) {
+std::vector<float> drawn(size_t n, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> distribution;
   std::vector<float> v(n);
@@ -22,7 +22,7 @@ std::vector<float> normal(size_t n, unsigned seed) {
 
 /// Sums of x_i x_j over rows that mix fewer directions than there are columns.
 std::vector<float> dependentProducts(int64_t k, int64_t directions) {
-  const std::vector<float> mix = normal(size_t(k * directions), 2), own = normal(size_t(k), 3);
+  const std::vector<float> mix = drawn(size_t(k * directions), 2), own = drawn(size_t(k), 3);
   std::vector<float> h(size_t(k * k));
   for (int64_t i = 0; i < k; ++i)
     for (int64_t j = 0; j < k; ++j)
@@ -34,7 +34,7 @@ std::vector<float> dependentProducts(int64_t k, int64_t directions) {
 }
 
 /// sum over rows of (w - s q) H (w - s q)^T
-double errorOf(const Tensor &w, const QuantisedWeight &q, const std::vector<float> &h) {
+double productError(const Tensor &w, const QuantisedWeight &q, const std::vector<float> &h) {
   const int64_t n = w.dim(0), k = w.dim(1);
   const Tensor back = floatsOf(q, DType::F32);
   double sum = 0;
@@ -58,7 +58,7 @@ std::vector<float> diagonal(const std::vector<float> &h, int64_t k) {
 
 TEST(ErrorFeedback, LaterColumnsMakeUpForEarlierOnes) {
   const int64_t n = 12, k = 160;
-  const Tensor w = Tensor::of<float>(normal(size_t(n * k), 1), {n, k});
+  const Tensor w = Tensor::of<float>(drawn(size_t(n * k), 1), {n, k});
   const std::vector<float> h = dependentProducts(k, 40);
   for (int64_t group : {32, 160}) {
     const auto fed = quantiseWithFeedback(w, group, h);
@@ -67,13 +67,13 @@ TEST(ErrorFeedback, LaterColumnsMakeUpForEarlierOnes) {
     EXPECT_EQ(fed->scale.dim(1), k / group);
     const QuantisedWeight alone = quantiseWeight(w, group, diagonal(h, k), DType::I4);
     EXPECT_EQ(fed->scale.byteArray(), alone.scale.byteArray());
-    EXPECT_LT(errorOf(w, *fed, h), 0.4 * errorOf(w, alone, h)) << group;
+    EXPECT_LT(productError(w, *fed, h), 0.4 * productError(w, alone, h)) << group;
   }
 }
 
 TEST(ErrorFeedback, ColumnsThatDoNotDependOnEachOtherAreRoundedAlone) {
   const int64_t n = 3, k = 64;
-  const Tensor w = Tensor::of<float>(normal(size_t(n * k), 4), {n, k});
+  const Tensor w = Tensor::of<float>(drawn(size_t(n * k), 4), {n, k});
   std::vector<float> h(size_t(k * k));
   for (int64_t i = 0; i < k; ++i)
     h[i * k + i] = 1 + float(i % 7);
@@ -83,11 +83,11 @@ TEST(ErrorFeedback, ColumnsThatDoNotDependOnEachOtherAreRoundedAlone) {
   // A division of their own may take a tie to either side.
   for (int64_t i = 0; i < n * k; ++i)
     EXPECT_LE(std::abs(fed->q.asInt(i) - alone.q.asInt(i)), 1);
-  EXPECT_LE(errorOf(w, *fed, h), 1.0001 * errorOf(w, alone, h));
+  EXPECT_LE(productError(w, *fed, h), 1.0001 * productError(w, alone, h));
 }
 
 TEST(ErrorFeedback, NothingWasSeenOrWhatIsNoSumOfProducts) {
-  const Tensor w = Tensor::of<float>(normal(16, 5), {1, 16});
+  const Tensor w = Tensor::of<float>(drawn(16, 5), {1, 16});
   std::vector<float> h(256);
   EXPECT_FALSE(quantiseWithFeedback(w, 16, h));
   for (int i = 0; i < 16; ++i)
