@@ -365,6 +365,11 @@ private:
       if (stats && int64_t(stats->products.size()) == w.dim(1) * w.dim(1))
         if (auto fed = quantiseWithFeedback(w, storage.group, stats->products))
           return std::move(*fed);
+      ctx_.note(layerName(linear) + " is rounded without error feedback: " +
+                    (!stats                    ? "there are no statistics of its input"
+                     : stats->products.empty() ? "its statistics have no products of columns"
+                                               : "its input is 0"),
+                linear.locations);
     }
     return quantiseWeight(w, storage.group, momentsOf(linear), storage.type);
   }
