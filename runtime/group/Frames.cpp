@@ -50,13 +50,16 @@ Frames::~Frames() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
+    patience_ = Clock::now() + std::chrono::milliseconds(300);
   }
   changed_.notify_all();
   beats_.join();
-  for (auto &peer : peers_) {
-    peer->socket.shutdown();
+  // What was sent last arrives only where nothing that came is left unread: a socket that closes
+  // over such bytes takes back its own.
+  for (auto &peer : peers_)
+    isThere(*peer) ? peer->socket.endSending() : peer->socket.shutdown();
+  for (auto &peer : peers_)
     peer->reader.join();
-  }
 }
 
 void Frames::lose(Peer &peer, const std::string &why) {
@@ -66,8 +69,15 @@ void Frames::lose(Peer &peer, const std::string &why) {
   changed_.notify_all();
 }
 
+bool Frames::goesOn() const {
+  if (!ends_)
+    return true;
+  const std::lock_guard lock(mutex_);
+  return Clock::now() < patience_;
+}
+
 void Frames::read(Peer &peer) {
-  while (!ends_) {
+  while (goesOn()) {
     if (!peer.socket.readable(beatEvery))
       continue;
     Header header;

@@ -64,6 +64,8 @@ private:
     std::thread reader;
   };
   bool isThere(const Peer &peer) const;
+  /// Whether there is something to read for: until the end, and then until the others are told.
+  bool goesOn() const;
   void read(Peer &peer);
   void beat();
   void lose(Peer &peer, const std::string &why);
@@ -74,6 +76,7 @@ private:
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Peer>> peers_;
   Clock::duration silence_;
+  Clock::time_point patience_; ///< at the end
   std::atomic<bool> ends_ = false, quits_ = false;
   std::thread beats_;
 };

@@ -167,6 +167,11 @@ Status Socket::receive(std::span<std::byte> bytes, Clock::duration patience) con
 
 bool Socket::readable(Clock::duration most) const { return waitFor(fd_, POLLIN, most); }
 
+void Socket::endSending() const {
+  if (fd_ >= 0)
+    ::shutdown(fd_, SHUT_WR);
+}
+
 void Socket::shutdown() const {
   if (fd_ >= 0)
     ::shutdown(fd_, SHUT_RDWR);

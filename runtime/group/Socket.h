@@ -35,6 +35,8 @@ public:
   Status receive(std::span<std::byte> bytes, Clock::duration patience) const;
   /// Whether bytes, or the end of the connection, are there within `most`.
   bool readable(Clock::duration most) const;
+  /// The other end gets all that was sent, and then the end.
+  void endSending() const;
   /// Ends the connection under calls of other threads.
   void shutdown() const;
 
