@@ -42,8 +42,8 @@ static std::vector<std::string> fusions() {
       bool always = llvm::any_of(pipeline(), [&](const Stage &s) {
         return s.level == 0 && llvm::is_contained(s.passes, pass);
       });
-      if (stage.level > 0 && !always && !pass.starts_with("report-") &&
-          !llvm::is_contained(names, pass))
+      const bool isFusion = !pass.starts_with("report-") && pass != "shard"; // of ranks
+      if (stage.level > 0 && !always && isFusion && !llvm::is_contained(names, pass))
         names.push_back(pass.str());
     }
   return names;
