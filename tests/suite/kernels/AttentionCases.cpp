@@ -272,7 +272,7 @@ void AttentionCase::computeQuery(int b, int q, int h) {
     size_t at = (((size_t)b * queries + q) * c.heads + h) * c.headDim + d;
     want[at] = value;
     // A norm that rounds to the other side of a tie moves a query or a key by a whole step.
-    bound[at] = magnitude * instance.tolerance * (c.headNorm ? 3 : 1) + 1e-7;
+    bound[at] = magnitude * instance.tolerance * (c.headNorm ? 8 : 1) + 1e-7;
   }
 }
 
