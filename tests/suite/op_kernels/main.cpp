@@ -37,6 +37,9 @@ namespace {
 /// Ops that have no kernel, and why that is so.
 const std::pair<OpCode, const char *> refusedOps[] = {
     {OpCode::NonZero, "the size of its result depends on the data"},
+    {OpCode::AllReduce, "ranks are those of the CPU device"},
+    {OpCode::AllGather, "ranks are those of the CPU device"},
+    {OpCode::RankPart, "ranks are those of the CPU device"},
 };
 
 /// A share of the cases, compiled into one plan.
