@@ -230,8 +230,8 @@ CASES = {
     "llama-qkv-in-groups": ({**LLAMA, "qkv": "groups"}, "equal", FUSED),
     "llama-qkv-in-groups-of-columns": ({**LLAMA, "qkv": "heads"}, "equal", FUSED),
     "gpt2-qkv-in-heads": ({"qkv": "heads", "past": True}, "equal", FUSED),
-    "llama-norms-of-heads": ({**LLAMA, "qk_norm": "before"}, "equal", "copied together"),
-    "llama-norms-behind-heads": ({**LLAMA, "qk_norm": "behind"}, "equal", "copied together"),
+    "llama-norms-of-heads": ({**LLAMA, "qk_norm": "before"}, "equal", FUSED),
+    "llama-norms-behind-heads": ({**LLAMA, "qk_norm": "behind"}, "equal", FUSED),
     "llama-scores-soft-cap-5": ({**LLAMA, "scores": ch.soft_cap(5)}, "equal", FUSED),
 }
 
