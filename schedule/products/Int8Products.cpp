@@ -5,8 +5,7 @@
 namespace gpt2c {
 
 // Operands of both ops; those of one alone have its name before them.
-using ops::QuantizedLinear::X, ops::QuantizedLinear::W, ops::QuantizedLinear::WScale,
-    ops::QuantizedLinear::XScale, ops::QuantizedLinear::Bias;
+using ops::QuantizedLinear::X, ops::QuantizedLinear::XScale, ops::QuantizedLinear::Bias;
 using Requantized = ops::RequantizedLinear;
 
 /// Elements of a row of k that share a scale, as int8 products have them: 0: a row, -1: all.
