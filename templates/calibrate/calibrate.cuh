@@ -47,7 +47,8 @@ __device__ __forceinline__ void hops(unsigned *arrived, int count) {
   }
 }
 
-/// `count` times eight products of 16 x 8 x 16 halves of each warp, that do not wait for each other.
+/// `count` times eight products of 16 x 8 x 16 halves of each warp, that do not wait for each
+/// other.
 __device__ __forceinline__ void products(float *never, int count) {
   float c[8][4] = {};
   const unsigned seed = threadIdx.x * 0x9e3779b9u & 0x03ff03ffu | 0x38003800u; // from 0.5 to 1

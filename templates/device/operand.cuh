@@ -100,8 +100,8 @@ template <> struct Operand<Int4x8> {
     return (float)((int)(word << (28 - 4 * (i / 2 + 4 * (i % 2)))) >> 28);
   }
 };
-/// The four bits with their sign flipped are low bits of the half 1024 + (value + 8), or in the next
-/// four bits of 1024 + 16 (value + 8).
+/// The four bits with their sign flipped are low bits of the half 1024 + (value + 8), or in the
+/// next four bits of 1024 + 16 (value + 8).
 template <>
 __device__ __forceinline__ uint4 Operand<Int4x8>::pairs<__half>(unsigned word, unsigned bias) {
   const __half2 low = *reinterpret_cast<const __half2 *>(&bias),

@@ -4,8 +4,9 @@
 // Config: X (storage of x and y), Table (of cosines and sines), Position (an integer), Heads,
 // Turned (the first of them, whose pairs are turned; the others are copied), Size (elements of a
 // head, all of them in pairs, a multiple of 2 Unit), Unit, Interleaved (pairs are neighbours, else
-// an element of either half), ToHalves (interleaved pairs are stored in halves), OfFirst and Shared: positions of each sequence's first token, or of
-// each token of all sequences, else of each token.
+// an element of either half), ToHalves (interleaved pairs are stored in halves), OfFirst and
+// Shared: positions of each sequence's first token, or of each token of all sequences, else of each
+// token.
 // Kernel: y, x [rows, Heads, Size], positions, cosines and sines [places, Size / 2], places, rows,
 // seq (rows of a sequence).
 // Grid: any, ceil(rows * Heads * Size / 2 / Unit / threads) is one round; block: threads.

@@ -60,8 +60,8 @@ __device__ __forceinline__ void quantize(const typename C::X *x, typename C::Q *
 //
 // Config: Q (i8, or another storage type that is scaled), Y (float or __half), D (static; of Int4x8
 // a multiple of 8), Threads, One, Zeros. Kernel: q Q[groups,D], scale f32[groups], with Zeros zero
-// i8[groups], y Y[groups,D], count (groups D). Grid: ceil(count / (Threads V)), V the largest power of two up
-// to 16 that divides D; block: Threads.
+// i8[groups], y Y[groups,D], count (groups D). Grid: ceil(count / (Threads V)), V the largest power
+// of two up to 16 that divides D; block: Threads.
 // Bytes: those of q + count sizeof(Y).
 template <typename C>
 __device__ __forceinline__ void dequantize(const typename C::Q *q, const float *scale,

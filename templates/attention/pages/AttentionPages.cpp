@@ -227,8 +227,8 @@ std::vector<AttentionPagesWgmmaConfig> wgmmaConfigs(const PagedProblem &p) {
   return {c};
 }
 
-/// A version for few segments or many rows has prompts in most of its calls. Up to 16 rows are short
-/// pieces, whose keys blocks share.
+/// A version for few segments or many rows has prompts in most of its calls. Up to 16 rows are
+/// short pieces, whose keys blocks share.
 std::string slowerTiles(const PagedProblem &p) {
   return p.rows > (p.prompts ? 16 : 128) ? "" : "few rows of prompts: attention_pages";
 }

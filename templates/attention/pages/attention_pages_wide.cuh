@@ -2,8 +2,8 @@
 // from 64 to 256, fp16 or bf16, pages of 64 tokens; sm_90a alone.
 //
 // A sequence of one token in the call is a short piece as there. Any other piece, the last token of
-// a prompt too, is a tile of 64 queries (prefill_wide/attention_wide_tile.cuh): one takes as long as
-// another behind as many keys. TMA copies tiles of new tokens from the call's rows, and tiles of
+// a prompt too, is a tile of 64 queries (prefill_wide/attention_wide_tile.cuh): one takes as long
+// as another behind as many keys. TMA copies tiles of new tokens from the call's rows, and tiles of
 // earlier ones page by page. Rows behind the piece's last belong to others: no query of the piece
 // sees their keys, and zeros take the place of their values.
 //

@@ -1,6 +1,6 @@
 // Rotary embedding on the way to shared memory: the rows of a query and of new keys, turned as the
-// op rope turns them, normed before where it does so, and rounded as it stores them, so that attention
-// is that of what it gives.
+// op rope turns them, normed before where it does so, and rounded as it stores them, so that
+// attention is that of what it gives.
 //
 // Config: RopePairs (pairs of a head that turn), RopeInterleaved (neighbours are pairs, else the
 // halves of the first 2 RopePairs elements), Table (of cosines and sines [places,RopePairs]),

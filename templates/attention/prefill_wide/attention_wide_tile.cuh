@@ -1,14 +1,14 @@
-// A tile of attention by wgmma for heads of a multiple of 16 from 64 to 256, fp16 or bf16, causal, of
-// attention_prefill_wide.cuh and pages/attention_pages_wide.cuh: 64 queries of a head for each of
-// Groups warpgroups, which share the tiles of 64 keys; one more warp has TMA fill the rings of keys
-// and of values, Stages tiles each, from the last tile on: first the new tokens, then the state.
-// While the weights of a tile are computed, the product O += P V of the tile before runs.
+// A tile of attention by wgmma for heads of a multiple of 16 from 64 to 256, fp16 or bf16, causal,
+// of attention_prefill_wide.cuh and pages/attention_pages_wide.cuh: 64 queries of a head for each
+// of Groups warpgroups, which share the tiles of 64 keys; one more warp has TMA fill the rings of
+// keys and of values, Stages tiles each, from the last tile on: first the new tokens, then the
+// state. While the weights of a tile are computed, the product O += P V of the tile before runs.
 //
 // A head's rows come in boxes of 64 columns, the last of which may have columns of what lies behind
 // the head: they meet no column of queries, and of values give columns that nobody stores.
 //
-// Config: X (__half or __nv_bfloat16), Heads, KvHeads, HeadDim, Window, Groups, Stages; SoftCap as in
-// score.cuh.
+// Config: X (__half or __nv_bfloat16), Heads, KvHeads, HeadDim, Window, Groups, Stages; SoftCap as
+// in score.cuh.
 #pragma once
 
 #include "templates/attention/prefill_wgmma/attention_wgmma_softmax.cuh"

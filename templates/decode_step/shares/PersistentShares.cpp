@@ -6,7 +6,8 @@ namespace gpt2c {
 
 using namespace persistent;
 
-/// Lanes that copy of a row of weights at once: 128 bytes of 4 rows where none is idle, else 64 of 8.
+/// Lanes that copy of a row of weights at once: 128 bytes of 4 rows where none is idle, else 64 of
+/// 8.
 static int copyLanes(const shares::Division &d) {
   const shares::Products p = productsOf(d);
   for (const shares::Product &of : {p.head, p.projection, p.hidden, p.output, p.keys, p.logits})

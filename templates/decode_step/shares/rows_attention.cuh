@@ -15,7 +15,8 @@ __device__ __forceinline__ unsigned transposed(unsigned pair) {
   return v;
 }
 
-/// q of all heads, rounded as keys are. ofQ: the constants of the thread's pair, if it has one only.
+/// q of all heads, rounded as keys are. ofQ: the constants of the thread's pair, if it has one
+/// only.
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::queries(const HeadRecord<Words> &head,
                                                      const Moments &m, const Constants &ofQ) {

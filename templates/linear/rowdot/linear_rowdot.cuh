@@ -11,8 +11,8 @@
 // Weights of four bits, less their zero points, are summed up for as many k as a lane has at once,
 // which are of one group, before its scale multiplies the sum.
 //
-// Config: X, Y (float or __half), W (either, a byte, or Int4x8), Rows (1..8), Cols, KSplit, Warps (a
-// multiple of KSplit), K (static), WGroup and WZeros (of Int4x8), Norm
+// Config: X, Y (float or __half), W (either, a byte, or Int4x8), Rows (1..8), Cols, KSplit, Warps
+// (a multiple of KSplit), K (static), WGroup and WZeros (of Int4x8), Norm
 //   (NormKind::None, Layer, Rms), P (type of gain and bias).
 // Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], with WZeros
 // wZero i8 of the same shape (without WGroup i8[N]), then with a norm gain P[K], shift P[K] (null:

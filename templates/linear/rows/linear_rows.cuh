@@ -27,10 +27,10 @@
 //
 // An epilogue that ends with a gate needs V = 2.
 //
-// Config: X (__half or __nv_bfloat16), W (X's type, or Int4x8, or a byte beside __half), Y (float or
-// X's type), Rows (8, 16, 32 or 64), Groups (of 16 columns of a block), Warps, Splits (a power of
-// two of at most 8; 1 with a norm), V (1, or 2 when n is even), K (static, a multiple of 8), WGroup,
-// WZeros (of Int4x8), Norm (NormKind), P (type of gain).
+// Config: X (__half or __nv_bfloat16), W (X's type, or Int4x8, or a byte beside __half), Y (float
+// or X's type), Rows (8, 16, 32 or 64), Groups (of 16 columns of a block), Warps, Splits (a power
+// of two of at most 8; 1 with a norm), V (1, or 2 when n is even), K (static, a multiple of 8),
+// WGroup, WZeros (of Int4x8), Norm (NormKind), P (type of gain).
 // Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], with WZeros
 // wZero i8 of the same shape (without WGroup i8[N]), then with a norm gain P[K] (null: ones), rowSums f32[N], c, shiftSums f32[N], s (null: zeros), epsilon;
 // then the operands of the epilogue.
@@ -53,8 +53,8 @@ template <typename C> struct LinearRows {
   static constexpr int tiles = C::Rows / 8;
   static constexpr int each = Operand<typename C::W>::each; // elements in a W
   static constexpr bool nibbles = each > 1;
-  /// Of eight k in a lane's load: of four bits up to 16 bytes, of one group, as far as warps have as
-  /// many and rows of X have room.
+  /// Of eight k in a lane's load: of four bits up to 16 bytes, of one group, as far as warps have
+  /// as many and rows of X have room.
   static constexpr int packsOf() {
     int packs = nibbles ? 4 : 1;
     while (packs > 1 && (packs * tiles > 8 || C::K % (8 * packs) != 0 ||
