@@ -6,86 +6,16 @@ Each file is a complete model. Its metadata holds the test data: "input:0", "out
 Operators that ONNX Runtime does not have for an opset are checked against onnx.reference instead.
 """
 
-import base64
-import pathlib
 import sys
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
-OUT = pathlib.Path(__file__).parent / "onnx-ops"
-RNG = np.random.default_rng(7)
-CASES = {}
-F, I64, I32, BOOL = np.float32, np.int64, np.int32, np.bool_
+from onnx_ops_common import (BOOL, CASES, F, I32, I64, MS, OUT, RNG, case, ints, model, onnx_type, rand,
+                             write)
 
-
-def rand(*shape, dtype=F):
-    return RNG.standard_normal(shape).astype(dtype)
-
-
-def ints(*values):
-    return np.array(values, dtype=I64)
-
-
-def onnx_type(a):
-    return helper.np_dtype_to_tensor_dtype(a.dtype)
-
-
-def model(nodes, inputs, outputs, opset, initializers=None, dims=None, functions=(), imports=()):
-    """`dims`: input name -> dimension list, for symbolic ones."""
-    declared = [
-        helper.make_tensor_value_info(k, onnx_type(v), (dims or {}).get(k, list(v.shape))) for k, v in inputs.items()
-    ]
-    outs = [onnx.ValueInfoProto(name=o) for o in outputs]
-    graph = helper.make_graph(
-        nodes, "case", declared, outs, [numpy_helper.from_array(v, k) for k, v in (initializers or {}).items()]
-    )
-    opsets = [helper.make_opsetid("", opset)]
-    for domain in sorted({n.domain for n in nodes if n.domain} | set(imports)):
-        opsets.append(helper.make_opsetid(domain, 1))
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=list(functions))
-
-
-def write(name, m, inputs, reference=False, expected=None):
-    if expected is None:
-        if reference:
-            expected = ReferenceEvaluator(m).run(None, inputs)
-        else:
-            options = ort.SessionOptions()
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-            options.intra_op_num_threads = 1
-            options.log_severity_level = 3
-            session = ort.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"])
-            expected = session.run(None, inputs)
-    for kind, values in (("input", inputs.values()), ("output", expected)):
-        for i, v in enumerate(values):
-            entry = m.metadata_props.add()
-            entry.key = f"{kind}:{i}"
-            entry.value = base64.b64encode(numpy_helper.from_array(np.asarray(v)).SerializeToString()).decode()
-    (OUT / f"{name}.onnx").write_bytes(m.SerializeToString())
-
-
-def case(name, op, inputs, opset, /, outputs=1, domain="", constants=(), optional=None, dims=None, reference=False, **attrs):
-    """One node. `inputs`: arrays, None for an absent one; `constants`: indices of those that become initializers.
-    `outputs`: their number or a list of names with "" for absent ones."""
-
-    def build():
-        arrays = [None if a is None else np.asarray(a) for a in inputs]
-        names = ["" if a is None else f"x{i}" for i, a in enumerate(arrays)]
-        outs = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
-        node = helper.make_node(op, names, outs, name="node", domain=domain, **attrs)
-        fed = {n: a for i, (n, a) in enumerate(zip(names, arrays)) if n and i not in constants}
-        weights = {names[i]: arrays[i] for i in constants}
-        m = model([node], fed, [o for o in outs if o], opset, weights, dims)
-        write(name, m, fed, reference)
-
-    CASES[name] = build
-
-
-MS = "com.microsoft"
 X34, X234 = rand(3, 4), rand(2, 3, 4)
 
 # Elementwise
@@ -779,31 +709,6 @@ qattention("past", [QX, QW, AB, SX, SW, np.array([[1, 1, 1, 0, 1, 1, 1], [0, 1, 
                     np.array(0, np.int8), PAST], outputs=2, unidirectional=1)
 
 
-def blocked(name, kind, k, n, block, axis, zeros):
-    """Weights in blocks along an axis, dequantised for a product."""
-    def build():
-        least, most = (-8, 8) if kind == TensorProto.INT4 else (0, 16) if kind == TensorProto.UINT4 else (-128, 128)
-        shape = [k, n]
-        shape[axis] = -(-shape[axis] // block)
-        values = RNG.integers(least, most, k * n)
-        scales, x = rand(*shape) * F(0.1), rand(2, k)
-        names = ["w", "s"] + (["z"] if zeros else [])
-        nodes = [helper.make_node("DequantizeLinear", names, ["d"], name="node", axis=axis, block_size=block),
-                 helper.make_node("MatMul", ["x", "d"], ["y"], name="product")]
-        m = model(nodes, {"x": x}, ["d", "y"], 21, {"s": scales})
-        m.graph.initializer.append(helper.make_tensor("w", kind, [k, n], values))
-        if zeros:
-            m.graph.initializer.append(helper.make_tensor("z", kind, shape, RNG.integers(least, most, scales.size)))
-        m.ir_version = 10
-        write(name, m, {"x": x})
-
-    CASES[name] = build
-
-
-blocked("dequantize_int4", TensorProto.INT4, 32, 5, 16, 0, False)
-blocked("dequantize_uint4", TensorProto.UINT4, 7, 32, 16, 1, True)
-blocked("dequantize_int8_blocked", TensorProto.INT8, 48, 3, 16, 0, True)
-
 PLACES = np.array([[0, 2, 1, 2], [1, 0, 2, 0]], I64)
 case("scatterelements", "ScatterElements", [X34, PLACES, rand(2, 4)], 18)
 case("scatterelements_axis", "ScatterElements", [rand(2, 3, 5), np.array([[[4, 0], [1, 3], [2, 2 - 5]]], I64),
@@ -823,77 +728,7 @@ for name, attrs, inputs in [("mean", {}, [rand(4, 3), np.abs(LABELS)]), ("weight
     case("loss_" + name, "SoftmaxCrossEntropyLoss", inputs, 13, outputs=2, **attrs)
     case("nll_" + name, "NegativeLogLikelihoodLoss", inputs, 13, **attrs)
 
-
-# Weights of a few bits, kept: products with the rows of an identity are the weights themselves.
-def identity(name, bits, block, zeros, k=32, n=6):
-    blocks = -(-k // block)
-    inputs = [np.eye(k, dtype=F), RNG.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8),
-              rand(n * blocks)]
-    if zeros == "packed":
-        inputs.append(RNG.integers(0, 256, n * -(-blocks * bits // 8)).astype(np.uint8))
-    elif zeros:
-        inputs.append(RNG.integers(1, 15, n * blocks).astype(F) + F(zeros))
-    case("matmul_nbits_identity_" + name, "MatMulNBits", inputs, 17, domain=MS,
-         constants=tuple(range(1, len(inputs))), K=k, N=n, bits=bits, block_size=block)
-
-
-identity("4", 4, 32, None)
-identity("4_zeros", 4, 16, "packed")
-identity("4_padded", 4, 32, "packed", k=48)
-identity("4_odd", 4, 16, None, k=36)
-identity("2", 2, 16, "packed")
-identity("8", 8, 16, "packed")
-identity("4_whole_zeros", 4, 16, 1e-30)  # floats that are integers
-identity("4_float_zeros", 4, 16, 0.3)
-
-
-def table(name, kind, zeros, bits=4, axis=1, rows=5, block=16):
-    """Rows of a table of few bits; `kind` uint8 has two to a byte."""
-    def build():
-        packed = kind == TensorProto.UINT8
-        shape, scales = [rows, 32], [rows, 32]
-        scales[axis] //= block
-        of_bytes = lambda s: [s[0], s[1] * bits // 8] if packed else s
-        least, most = (0, 256) if packed else (-8, 8) if kind == TensorProto.INT4 else (0, 16)
-        draw = lambda s: RNG.integers(least, most, int(np.prod(of_bytes(s))))
-        ids = np.array([[0, 2], [rows - 1, 1]], I64)
-        node = helper.make_node("GatherBlockQuantized", ["w", "x", "s"] + ["z"] * zeros, ["y"], name="node", domain=MS,
-                                block_size=block, gather_axis=0, quantize_axis=axis, bits=bits)
-        m = model([node], {"x": ids}, ["y"], 21, {"s": rand(*scales)})
-        m.graph.initializer.append(helper.make_tensor("w", kind, of_bytes(shape), draw(shape)))
-        if zeros:
-            m.graph.initializer.append(helper.make_tensor("z", kind, of_bytes(scales), draw(scales)))
-        m.ir_version = 10
-        write(name, m, {"x": ids})
-
-    CASES[name] = build
-
-
-table("gather_block_int4", TensorProto.INT4, False)
-table("gather_block_int4_rows", TensorProto.INT4, True, axis=0, rows=32)
-table("gather_block_uint4", TensorProto.UINT4, True)
-table("gather_block_uint8", TensorProto.UINT8, False)
-table("gather_block_uint8_zeros", TensorProto.UINT8, True)
-table("gather_block_uint8_bytes", TensorProto.UINT8, True, bits=8)
-
-
-def fp8(name, scales, axis=None):
-    """Weights in float8e4m3fn, all numbers but the NaN among them."""
-    def build():
-        bits = np.array([i for i in range(256) if i & 127 != 127], np.uint8)
-        x = np.eye(2, dtype=F)
-        nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], name="node", **({} if axis is None else {"axis": axis})),
-                 helper.make_node("MatMul", ["x", "d"], ["y"], name="product")]
-        m = model(nodes, {"x": x}, ["d", "y"], 19, {"s": scales})
-        m.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT8E4M3FN, [2, 127], bits.tobytes(), raw=True))
-        m.ir_version = 9
-        write(name, m, {"x": x})
-
-    CASES[name] = build
-
-
-fp8("dequantize_fp8", np.array(0.3, F))
-fp8("dequantize_fp8_channels", np.abs(rand(127)) + F(0.01), 1)
+import onnx_ops_quantised  # noqa: E402,F401  its cases come last
 
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
