@@ -355,6 +355,18 @@ Result<double> Timer::milliseconds() const {
   return double(elapsed);
 }
 
+Result<double> Timer::milliseconds(const std::function<Status()> &work) {
+  if (Status s = start(); !s.ok())
+    return s;
+  if (Status s = work(); !s.ok())
+    return s;
+  if (Status s = stop(); !s.ok())
+    return s;
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
+  return milliseconds();
+}
+
 Graph::~Graph() {
   if (exec_ && device_->synchronize().ok())
     device_->api().graphExecDestroy(exec_);

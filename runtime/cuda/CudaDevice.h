@@ -6,6 +6,7 @@
 #include "runtime/plan/Arch.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -204,6 +205,8 @@ public:
   Status stopInGraph();
   /// From start to stop, once the stream has passed both.
   Result<double> milliseconds() const;
+  /// Of what `work` enqueues, once it has ended.
+  Result<double> milliseconds(const std::function<Status()> &work);
 
 private:
   void swap(Timer &other) {

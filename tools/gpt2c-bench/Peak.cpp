@@ -89,18 +89,6 @@ private:
     return {};
   }
 
-  rt::Result<double> timed(const std::function<rt::Status()> &work) {
-    if (rt::Status s = timer_.start(); !s.ok())
-      return s;
-    if (rt::Status s = work(); !s.ok())
-      return s;
-    if (rt::Status s = timer_.stop(); !s.ok())
-      return s;
-    if (rt::Status s = device_->synchronize(); !s.ok())
-      return s;
-    return timer_.milliseconds();
-  }
-
   rt::Result<double> launch(const char *name, unsigned blocks, unsigned threads, unsigned shared,
                             std::vector<void *> arguments) {
     auto function = module_.function(name, shared);
@@ -110,7 +98,7 @@ private:
                             .grid = {blocks, 1, 1},
                             .block = {threads, 1, 1},
                             .sharedBytes = shared};
-    return timed([&] { return device_->launch(launch, arguments.data()); });
+    return timer_.milliseconds([&] { return device_->launch(launch, arguments.data()); });
   }
 
   rt::Result<double> read(size_t bytes) {
@@ -133,7 +121,7 @@ private:
     return launch("peakFma", blocks, 512, 0, {&out, &rounds});
   }
   rt::Result<double> copy(size_t bytes) {
-    return timed([&] {
+    return timer_.milliseconds([&] {
       const rt::cuda::CudaApi &api = device_->api();
       return api.check(api.memcpyDtoDAsync(memory_.address() + bytes, memory_.address(), bytes,
                                            device_->stream()),

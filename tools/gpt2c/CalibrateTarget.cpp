@@ -8,6 +8,7 @@
 #include "tools/common/flags/CommandLine.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 namespace gpt2c {
@@ -58,18 +59,10 @@ private:
 
   /// The least milliseconds of what `work` enqueues, in several samples behind one that is not
   /// counted.
-  template <typename Work> rt::Result<double> least(Work &&work) {
+  rt::Result<double> least(const std::function<rt::Status()> &work) {
     double best = std::numeric_limits<double>::infinity();
     for (int sample = 0; sample <= samples; ++sample) {
-      if (rt::Status s = timer_.start(); !s.ok())
-        return s;
-      if (rt::Status s = work(); !s.ok())
-        return s;
-      if (rt::Status s = timer_.stop(); !s.ok())
-        return s;
-      if (rt::Status s = device_->synchronize(); !s.ok())
-        return s;
-      auto ms = timer_.milliseconds();
+      auto ms = timer_.milliseconds(work);
       if (!ms)
         return ms.status();
       if (sample > 0)
@@ -110,6 +103,9 @@ private:
   rt::Status memory(TargetRates &r) {
     // Many times what caches hold.
     const size_t bytes = std::min<size_t>(size_t(1) << 30, device_->freeBytes() / 4) / 4096 * 4096;
+    if (bytes < size_t(256) << 20)
+      return {rt::Code::OutOfMemory, "the GPU has no free 1 GiB to measure its memory with: leave "
+                                     "it to --calibrate-target alone"};
     auto memory = device_->allocate(bytes, "the measurement of memory");
     if (!memory)
       return memory.status();

@@ -404,15 +404,17 @@ static llvm::Error readCodegenFlags(CompileFlags &f) {
   return llvm::Error::success();
 }
 
-bool allowCalibration(llvm::ArrayRef<const char *> arguments) {
+void allowCalibration(llvm::ArrayRef<const char *> arguments) {
   if (llvm::none_of(arguments, [](llvm::StringRef argument) {
-        return argument.ltrim('-').starts_with(calibratePath.ArgStr);
+        return argument.consume_front("-") &&
+               (argument.consume_front("-"), argument.starts_with(calibratePath.ArgStr));
       }))
-    return false;
+    return;
   modelPath.setNumOccurrencesFlag(cl::Optional);
   outputPath.setNumOccurrencesFlag(cl::Optional);
-  return true;
 }
+
+bool calibrates() { return calibratePath.getNumOccurrences() > 0; }
 
 llvm::Error calibrateTarget() {
   if (!modelPath.empty() || !outputPath.empty())

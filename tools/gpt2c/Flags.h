@@ -36,9 +36,11 @@ struct CompileFlags {
 /// The folder of a model's file, "." for one without; a folder is its own.
 std::string folderOf(llvm::StringRef path);
 
-/// Whether --calibrate-target is among the arguments, with which no model has to be given. To be
-/// asked before they are parsed.
-bool allowCalibration(llvm::ArrayRef<const char *> arguments);
+/// With --calibrate-target among the arguments no model has to be given. To be called before they
+/// are parsed.
+void allowCalibration(llvm::ArrayRef<const char *> arguments);
+/// Whether it is given.
+bool calibrates();
 /// What it asks for. Errors: Usage, IO, and those of the GPU and NVRTC.
 llvm::Error calibrateTarget();
 

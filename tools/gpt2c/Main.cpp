@@ -338,8 +338,8 @@ llvm::Error compile() {
 } // namespace
 
 int main(int argc, char **argv) {
-  const bool calibrates = allowCalibration(llvm::ArrayRef(argv, size_t(argc)));
+  allowCalibration(llvm::ArrayRef(argv, size_t(argc)));
   parseCommandLine(argc, argv,
                    "gpt2c: compiles an ONNX export or a checkpoint of a decoder into a plan\n");
-  return runTool(calibrates ? calibrateTarget : compile);
+  return runTool(calibrates() ? calibrateTarget : compile);
 }
