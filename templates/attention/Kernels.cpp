@@ -154,6 +154,8 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
       c.last = true;
     else if (word == "rope")
       rope = true;
+    else if (word == "norm")
+      c.headNorm = true;
     else if (word == "quantised")
       c.quantise = true;
     else if (word != "x" && word != "attention")

@@ -44,11 +44,12 @@
 // (heads of an int8 state begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads,
 // Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and int8), Last (Ring is
 // 0), Causal, Mask, PageTokens, Window, SoftCap and Alibi (score.cuh), RopePairs, RopeInterleaved,
-// Table, Queries (with RopePairs: most of a sequence). Kernel:
+// Table, HeadNorm (rotated_rows.cuh), Queries (with RopePairs: most of a sequence). Kernel:
 //   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), cosines and sines
-//   Table[places,RopePairs] (null without), partial
+//   Table[places,RopePairs] (null without), gains f32[Heads+KvHeads,HeadDim] (null
+//   without HeadNorm), gainEpsilon, partial
 //   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
 //   launch and after each; both null when Splits is 1), layer, batchMax, context, seq, maskStride,
 //   scale, places.

@@ -16,12 +16,12 @@
 // X is the type of qkv and of the state, __half or __nv_bfloat16. Config: Y (X or signed char:
 // quantised with a scale that is given), HeadDim (a multiple of 16, <= 128), Heads, KvHeads, Warps,
 // Splits, Cluster, Keys (of a round, 16 or 32), Mask, Window, RopePairs, RopeInterleaved, Table,
-// Queries (1), PageTokens (state_rows.cuh: a multiple of 32; without Mask). Kernel: qkv
-// X[batch,1,Heads+2*KvHeads,HeadDim], kv X[layers,2,batchMax,KvHeads,context,HeadDim], out
+// HeadNorm (rotated_rows.cuh), Queries (1), PageTokens (state_rows.cuh: a multiple of 32; without
+// Mask). Kernel: qkv X[batch,1,Heads+2*KvHeads,HeadDim], kv X[layers,2,batchMax,KvHeads,context,HeadDim], out
 // Y[batch,1,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or null, cosines
-// and sines Table[places,RopePairs] (null without), partial f32[batch,Heads,Splits,HeadDim+2],
-// counters u32[batch,KvHeads] (both as in attention_decode.cuh), layer, batchMax, context, seq (1),
-// maskStride, scale, places.
+// and sines Table[places,RopePairs] (null without), gains f32[Heads+KvHeads,HeadDim] (null without
+// HeadNorm), gainEpsilon, partial f32[batch,Heads,Splits,HeadDim+2], counters u32[batch,KvHeads]
+// (both as in attention_decode.cuh), layer, batchMax, context, seq (1), maskStride, scale, places.
 // Grid: (Splits, KvHeads, batch); block: 32 * Warps.
 // Bytes: 2 keys HeadDim KvHeads sizeof(X) per sequence; flops: 4 keys HeadDim Heads.
 #pragma once

@@ -73,7 +73,7 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
 double rowsMicroseconds(const LinearProblem &p) {
   // Parts of K in several blocks have more on its way, of few rows, and of a short K all floats
   // are. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner;
-  // those of four bits, which nobody has timed, are taken for two thirds of a byte's.
+  // those of four bits are taken for two thirds of a byte's, which is an assumption.
   const bool split = !rowsAreWhole(p), shortK = p.k <= 1024 && !isQuantised(p.w);
   const double size = !isQuantised(p.w)
                           ? scalarBytes(p.w)
