@@ -6,6 +6,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -157,9 +158,17 @@ candidatesOf(llvm::ArrayRef<const Kernel<Problem, Launch> *> family, const Probl
       llvm::append_range(list, k.candidates(p));
   };
   add(*leader);
+  llvm::SmallVector<const Kernel<Problem, Launch> *> rivals;
   for (const Kernel<Problem, Launch> *k : family)
-    if (k != leader && k->rivals(plain, leader->name()))
-      add(*k);
+    if (k != leader && k->rivals(plain, leader->name()) && k->refusal(p).empty())
+      rivals.push_back(k);
+  // Where the leader cannot, the cheapest rival is taken, if all have an estimate.
+  if (list.empty() && llvm::all_of(rivals, [&](const auto *k) { return k->microseconds(p); }))
+    llvm::stable_sort(rivals, [&](const auto *a, const auto *b) {
+      return *a->microseconds(p) < *b->microseconds(p);
+    });
+  for (const Kernel<Problem, Launch> *k : rivals)
+    add(*k);
   return list;
 }
 

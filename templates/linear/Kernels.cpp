@@ -24,24 +24,32 @@ std::optional<double> tileMicroseconds(const LinearProblem &p) {
   if (p.rows < 2 || p.rows > 32 || !p.isNarrow())
     return std::nullopt;
   // A multiprocessor reads no faster than this, all together no faster than memory; blocks of more
-  // than one wave leave some idle at last.
+  // than one wave leave some idle at last. A block has that much of its weights when its
+  // predecessor ends. What `tmaProductCost` says was fitted to more rows.
   const TmaTile tile = bestTmaTile(p);
   return std::visit(
       [&](const auto &c) {
         const double blocks = double(divideCeilSigned(p.n, c.bn) * c.splitK),
                      processors = double(p.target.multiprocessors),
                      rate = blocks > processors ? 3.5e6 : std::min(4.1e6, blocks * 45e3),
-                     bytes = double(p.weightBytes());
+                     bytes = std::max(0.0, double(p.weightBytes()) - blocks * 40e3);
         const TargetRates &rates = p.target.rates;
-        return std::max(tmaProductCost(c, p),
-                        2.6 * rates.launches() + bytes / rate * rates.reads());
+        return std::max(0.83 * tmaProductCost(c, p),
+                        2.3 * rates.launches() + bytes / rate * rates.reads());
       },
       tile);
 }
-/// The same by linear_ring, or where that has no room by linear_rows.
+/// The least of linear_rows and, where it takes so many weights, linear_ring.
 static double fewRowsMicroseconds(const LinearProblem &p) {
-  const std::optional<double> ring = ringMicroseconds(p);
-  return ring ? *ring : rowsMicroseconds(p);
+  const double rows = rowsMicroseconds(p);
+  const std::optional<double> ring = p.isHeavy() ? ringMicroseconds(p) : std::nullopt;
+  return ring ? std::min(*ring, rows) : rows;
+}
+/// Estimates are no better than a tenth; of up to 16 rows tiles have to gain more.
+static bool areTilesFaster(const LinearProblem &p) {
+  if (p.rows <= 16)
+    return p.isHeavy() && 1.1 * *tileMicroseconds(p) < fewRowsMicroseconds(p);
+  return *tileMicroseconds(p) < fewRowsMicroseconds(p);
 }
 
 bool areRowsForTiles(const LinearProblem &p) {
@@ -50,8 +58,7 @@ bool areRowsForTiles(const LinearProblem &p) {
   if (!p.isNarrow())
     return p.rows > 16 && linearTmaInt8WeightsKernel().refusal(p.plain()).empty() &&
            (p.fused.statistics || (p.isHeavy() && !ringMicroseconds(p)));
-  return p.target.has(wgmmaTiles) && p.k % 8 == 0 &&
-         (p.fused.statistics || (p.isHeavy() && *tileMicroseconds(p) < fewRowsMicroseconds(p)));
+  return p.target.has(wgmmaTiles) && p.k % 8 == 0 && (p.fused.statistics || areTilesFaster(p));
 }
 
 std::string wideRefusal(const LinearProblem &p) {

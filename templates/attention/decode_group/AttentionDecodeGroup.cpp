@@ -44,13 +44,15 @@ int mostKeys(const AttentionConfig &c) { return c.headDim <= 64 ? 32 : 16; }
 Config modelConfig(const AttentionProblem &p) {
   Config c{{p.config}};
   c.append = true;
-  // Split the keys over a cluster until there are three blocks for two SMs; where there are fewer
-  // blocks than SMs then, shorter rounds let more warps have keys.
-  const int64_t blocks = p.sequences * kvHeadsOf(c), processors = p.target.multiprocessors;
-  while (c.splits < 8 && 2 * blocks * c.splits < 3 * processors)
+  // Split the keys over a cluster until most SMs have a block. More blocks are shorter, but clusters
+  // of them find no room before the predecessor's last blocks leave; where there are fewer, shorter
+  // rounds let more warps have keys.
+  const int64_t blocks = p.sequences * kvHeadsOf(c), processors = p.target.multiprocessors,
+                wanted = processors * 7 / 10;
+  while (c.splits < 8 && blocks * c.splits < wanted)
     c.splits *= 2;
   c.cluster = c.splits > 1;
-  c.keys = blocks * c.splits < processors ? 16 : mostKeys(c);
+  c.keys = blocks * c.splits < wanted ? 16 : mostKeys(c);
   // One wave of two blocks on an SM: rounds of half the keys leave registers for twice the warps.
   if (c.keys == 32 && blocks * c.splits <= 2 * processors) {
     c.keys = 16;
@@ -72,7 +74,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
         c.warps = warps;
         c.keys = keys;
         const int64_t blocks = p.sequences * kvHeadsOf(c) * splits;
-        if (keys <= mostKeys(c) && (splits == 8 || 2 * blocks > processors) &&
+        if (keys <= mostKeys(c) && (splits == 8 || 4 * blocks > processors) &&
             (splits == 1 || blocks < 8 * processors))
           list.add(c);
       }

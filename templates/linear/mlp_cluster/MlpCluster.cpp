@@ -120,8 +120,10 @@ std::string refusal(const MlpProblem &p) {
     if (product->rows > mostRows)
       return "more than 32 rows";
     const LinearKernel *kernel = linearLeader(*product);
-    if (!kernel || kernel->name() != "linear_rows")
+    if (!kernel || (kernel->name() != "linear_rows" && kernel->name() != "linear_tma"))
       return "products that linear_rows does not compute";
+    if (product->isHeavy())
+      return "weights of 5 MB and more";
   }
   if (p.output.n != p.hidden.k || p.output.k != p.hidden.n || p.hidden.k % ofCluster != 0 ||
       p.hidden.k > 1024 || p.hidden.n % ofCluster != 0 || p.hidden.n > 16 * ofCluster)

@@ -72,18 +72,26 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
 
 double rowsMicroseconds(const LinearProblem &p) {
   // Parts of K in several blocks have more on its way, of few rows, and of a short K all floats
-  // are. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner;
-  // those of four bits are taken for two thirds of a byte's, which is an assumption.
+  // are. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner, and
+  // later where their rows are no units of 16 bytes; those of four bits are taken for two thirds of
+  // a byte's, which is an assumption.
   const bool split = !rowsAreWhole(p), shortK = p.k <= 1024 && !isQuantised(p.w);
-  const double size = !isQuantised(p.w)
-                          ? scalarBytes(p.w)
+  const double size = !isQuantised(p.w) ? scalarBytes(p.w)
+                      : p.k % 16 != 0
+                          ? 2.5
                           : (p.rows <= 8 ? 1.3 : 2) * (infoOf(p.w).bits < 8 ? 2.0 / 3 : 1),
                rate = p.rows > 16 ? (split ? 1.25e6 : 1.75e6)
                       : split     ? 3.5e6
                       : shortK    ? 3.1e6
                                   : 2.1e6;
+  // A block reads its part of all rows, too, which binds where weights are few.
+  const LinearRowsConfig c = linear_rows::rowsConfig(p);
+  const double ofBlock =
+      double(p.k) / c.splits *
+      (p.rows > 16 ? double(p.rows) * scalarBytes(p.x) + rowsColumns(c) * size : 0.0);
   const TargetRates &rates = p.target.rates;
-  return 2.0 * rates.launches() + rates.reads() * double(p.n * p.k) * size / rate;
+  return 2.0 * rates.launches() +
+         std::max(rates.reads() * double(p.n * p.k) * size / rate, ofBlock / 45e3);
 }
 
 bool rowsAreWhole(const LinearProblem &p) { return linear_rows::rowsConfig(p).splits == 1; }
@@ -135,7 +143,8 @@ std::string slower(const LinearProblem &p) {
   return p.rows == 1 && p.isNarrow() && p.k > 1024 ? "one row of a long K: linear_rowdot" : "";
 }
 bool rivals(const LinearProblem &p, llvm::StringRef leader) {
-  return leader == "linear_ring" || (p.rows == 1 && leader == "linear_rowdot");
+  return leader == "linear_ring" || (leader == "linear_tma" && p.rows <= fewRows(p)) ||
+         (p.rows == 1 && leader == "linear_rowdot");
 }
 llvm::Error emit(LinearLaunch &l, const LinearRowsConfig &c) {
   if (llvm::Error e = l.addNormSums())
