@@ -29,6 +29,7 @@ enum : CUresult {
   kNoBinaryForGpu = 209,
   kUnsupportedPtxVersion = 222,
   kNotReady = 600,
+  kPeerAccessAlreadyEnabled = 704,
 };
 enum DeviceAttribute : int {
   kMaxSharedPerBlockOptin = 97,
@@ -106,6 +107,8 @@ struct alignas(64) TensorMap {
   X(primaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                           \
   X(primaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice))                                   \
   X(ctxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                   \
+  X(deviceCanAccessPeer, cuDeviceCanAccessPeer, (int *, CUdevice, CUdevice))                       \
+  X(ctxEnablePeerAccess, cuCtxEnablePeerAccess, (CUcontext, unsigned))                             \
   X(memGetInfo, cuMemGetInfo_v2, (size_t *, size_t *))                                             \
   X(memAlloc, cuMemAlloc_v2, (CUdeviceptr *, size_t))                                              \
   X(memFree, cuMemFree_v2, (CUdeviceptr))                                                          \

@@ -1,14 +1,17 @@
-// A libcuda.so.1 with one GPU of compute capability 9.0, which is emulated: docs/adding-a-kernel.md
-// says how to use it. What goes wrong in a kernel is told on stderr, and is error 700 of a call.
+// A libcuda.so.1 with a GPU of compute capability 9.0, or as many as $GPT2C_EMULATED_DEVICES says,
+// which are emulated: docs/adding-a-kernel.md says how to use it. What goes wrong in a kernel is
+// told on stderr, and is error 700 of a call.
 #include "Machine.h"
 
 #include "runtime/cuda/CudaApi.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
+#include <mutex>
 
 using namespace gpt2c::rt::cuda;
 using namespace gpt2c::emulated;
@@ -26,43 +29,92 @@ size_t numberOf(const char *variable, size_t otherwise) {
 size_t memory() { return numberOf("GPT2C_EMULATED_BYTES", size_t(1) << 30); }
 int processors() { return int(numberOf("GPT2C_EMULATED_PROCESSORS", 132)); }
 
-Machine &machine() {
-  static Machine m(numberOf("GPT2C_EMULATED_SEED", 1));
-  return m;
+constexpr int mostDevices = 8;
+int devices() {
+  return int(std::clamp<size_t>(numberOf("GPT2C_EMULATED_DEVICES", 1), 1, mostDevices));
 }
-/// Ends what was launched.
-CUresult finish() {
+
+/// One thread at a time is in the driver; one that waits for kernels lets others in now and then,
+/// in the order in which they come.
+class Gate {
+public:
+  void lock() {
+    std::unique_lock lock(mutex_);
+    const uint64_t mine = next_++;
+    turned_.wait(lock, [&] { return turn_ == mine; });
+  }
+  void unlock() {
+    const std::lock_guard lock(mutex_);
+    ++turn_;
+    turned_.notify_all();
+  }
+
+private:
+  std::mutex mutex_;
+  std::condition_variable turned_;
+  uint64_t next_ = 0, turn_ = 0;
+};
+Gate gate;
+using Entry = std::lock_guard<Gate>;
+
+thread_local int currentDevice = 0;
+
+Machine &machine() {
+  static Machine *m = [] {
+    auto *made = new Machine(numberOf("GPT2C_EMULATED_SEED", 1));
+    made->pause = [] {
+      gate.unlock();
+      gate.lock();
+    };
+    return made;
+  }();
+  return *m;
+}
+/// Ends what was launched on a stream, or on all.
+CUresult ended(const std::function<void()> &wait) {
   try {
-    machine().finish();
+    wait();
     return kSuccess;
   } catch (const std::exception &error) {
     std::fprintf(stderr, "emulated GPU: %s\n", error.what());
     return kIllegalAddress;
   }
 }
+CUresult finish(CUstream s) {
+  return ended([&] { machine().finish(s); });
+}
+CUresult finishAll() {
+  return ended([] { machine().finishAll(); });
+}
 
-std::map<void *, size_t> allocated;
-size_t used = 0;
+struct Allocated {
+  size_t bytes;
+  int device; ///< -1: the host's
+};
+std::map<void *, Allocated> allocated;
+std::array<size_t, mostDevices> used{};
 
-CUresult allocate(void **to, size_t bytes) {
-  if (used + bytes > memory())
+CUresult allocate(void **to, size_t bytes, int device) {
+  if (device >= 0 && used[size_t(device)] + bytes > memory())
     return kOutOfMemory;
   *to = std::aligned_alloc(512, (bytes + 1023) / 512 * 512);
   std::memset(*to, 0xc5, bytes); // what nobody writes is anything
-  machine().allocate(*to, bytes);
-  allocated[*to] = bytes;
-  used += bytes;
+  machine().allocate(*to, bytes, device);
+  allocated[*to] = {bytes, device};
+  if (device >= 0)
+    used[size_t(device)] += bytes;
   return kSuccess;
 }
 CUresult release(void *memory) {
   if (!memory)
     return kSuccess;
-  const CUresult result = finish();
+  const CUresult result = finishAll();
   auto it = allocated.find(memory);
   if (it == allocated.end())
     return kInvalidValue;
   machine().free(memory);
-  used -= it->second;
+  if (it->second.device >= 0)
+    used[size_t(it->second.device)] -= it->second.bytes;
   allocated.erase(it);
   std::free(memory);
   return result;
@@ -79,11 +131,15 @@ struct CUgraphTag {
 struct CUgraphExecTag {
   std::vector<Work> work;
 };
+struct CUcontextTag {
+  int device;
+};
 struct CUstreamTag {
   std::unique_ptr<CUgraphTag> capture;
 };
 struct CUeventTag {
   std::chrono::steady_clock::time_point at;
+  CUstream stream = nullptr; ///< of the last record
 };
 struct CUfunctionTag {
   Function *function;
@@ -103,8 +159,8 @@ CUstreamTag defaultStream;
 CUresult perform(CUstream stream, Work work, bool isLaunch = false) {
   CUstreamTag &s = stream ? *stream : defaultStream;
   if (!isLaunch)
-    work = [work = std::move(work)] {
-      const CUresult result = finish();
+    work = [work = std::move(work), stream] {
+      const CUresult result = finish(stream);
       return result == kSuccess ? work() : result;
     };
   if (!s.capture)
@@ -134,15 +190,15 @@ EXPORT CUresult cuGetErrorString(CUresult, const char **s) {
 EXPORT CUresult cuGetExportTable(const void **table, const void *) {
   return *table = nullptr, kNotFound;
 }
-EXPORT CUresult cuDeviceGetCount(int *count) { return *count = 1, kSuccess; }
+EXPORT CUresult cuDeviceGetCount(int *count) { return *count = devices(), kSuccess; }
 EXPORT CUresult cuDeviceGet(CUdevice *device, int n) {
-  return *device = n, n == 0 ? kSuccess : kInvalidValue;
+  return *device = n, n >= 0 && n < devices() ? kSuccess : kInvalidValue;
 }
 EXPORT CUresult cuDeviceGetName(char *name, int bytes, CUdevice) {
   return std::snprintf(name, size_t(bytes), "emulated GPU"), kSuccess;
 }
-EXPORT CUresult cuDeviceGetPCIBusId(char *id, int bytes, CUdevice) {
-  return std::snprintf(id, size_t(bytes), "0000:00:00.0"), kSuccess;
+EXPORT CUresult cuDeviceGetPCIBusId(char *id, int bytes, CUdevice device) {
+  return std::snprintf(id, size_t(bytes), "0000:%02x:00.0", unsigned(device)), kSuccess;
 }
 EXPORT CUresult cuDeviceGetAttribute(int *value, int which, CUdevice) {
   *value = which == kCapabilityMajor          ? 9
@@ -156,29 +212,52 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int which, CUdevice) {
                                               : 0;
   return kSuccess;
 }
-EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *to, CUdevice) {
-  static int context;
-  return *to = reinterpret_cast<CUcontext>(&context), kSuccess;
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *to, CUdevice device) {
+  static CUcontextTag contexts[mostDevices];
+  contexts[device].device = device;
+  return *to = &contexts[device], kSuccess;
 }
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return kSuccess; }
-EXPORT CUresult cuCtxSetCurrent(CUcontext) { return kSuccess; }
+EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
+  return currentDevice = context ? context->device : 0, kSuccess;
+}
+/// $GPT2C_EMULATED_PEERS=0: no device reaches another.
+EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+  return *can = device != peer && numberOf("GPT2C_EMULATED_PEERS", 1) != 0, kSuccess;
+}
+EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
+  const Entry entry(gate);
+  return machine().enableAccess(currentDevice, peer->device), kSuccess;
+}
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
+  const Entry entry(gate);
   *total = memory();
-  *free = *total - std::min(*total, used);
+  *free = *total - std::min(*total, used[size_t(currentDevice)]);
   return kSuccess;
 }
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *to, size_t bytes) {
+  const Entry entry(gate);
   void *at = nullptr;
-  const CUresult result = allocate(&at, bytes);
+  const CUresult result = allocate(&at, bytes, currentDevice);
   *to = reinterpret_cast<CUdeviceptr>(at);
   return result;
 }
-EXPORT CUresult cuMemFree_v2(CUdeviceptr at) { return release(reinterpret_cast<void *>(at)); }
-EXPORT CUresult cuMemHostAlloc(void **to, size_t bytes, unsigned) { return allocate(to, bytes); }
-EXPORT CUresult cuMemFreeHost(void *at) { return release(at); }
+EXPORT CUresult cuMemFree_v2(CUdeviceptr at) {
+  const Entry entry(gate);
+  return release(reinterpret_cast<void *>(at));
+}
+EXPORT CUresult cuMemHostAlloc(void **to, size_t bytes, unsigned) {
+  const Entry entry(gate);
+  return allocate(to, bytes, -1);
+}
+EXPORT CUresult cuMemFreeHost(void *at) {
+  const Entry entry(gate);
+  return release(at);
+}
 
 static CUresult copy(void *to, const void *from, size_t bytes, CUstream stream) {
+  const Entry entry(gate);
   return perform(stream, [=] { return std::memmove(to, from, bytes), kSuccess; });
 }
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s) {
@@ -191,6 +270,7 @@ EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n,
   return copy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), n, s);
 }
 EXPORT CUresult cuMemcpy2DAsync_v2(const Copy2D *given, CUstream s) {
+  const Entry entry(gate);
   const Copy2D c = *given;
   return perform(s, [c] {
     auto *to = c.toMemory == Copy2D::kHost ? static_cast<char *>(c.toHost)
@@ -204,13 +284,29 @@ EXPORT CUresult cuMemcpy2DAsync_v2(const Copy2D *given, CUstream s) {
   });
 }
 EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream s) {
+  const Entry entry(gate);
   return perform(s, [=] { return std::memset(reinterpret_cast<void *>(to), value, n), kSuccess; });
 }
 
-EXPORT CUresult cuStreamCreate(CUstream *to, unsigned) { return *to = new CUstreamTag, kSuccess; }
-EXPORT CUresult cuStreamDestroy_v2(CUstream s) { return delete s, kSuccess; }
-EXPORT CUresult cuStreamSynchronize(CUstream) { return finish(); }
-EXPORT CUresult cuStreamQuery(CUstream) { return finish(); }
+EXPORT CUresult cuStreamCreate(CUstream *to, unsigned) {
+  const Entry entry(gate);
+  *to = new CUstreamTag;
+  machine().setDevice(*to, currentDevice);
+  return kSuccess;
+}
+EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
+  const Entry entry(gate);
+  const CUresult result = finish(s);
+  return delete s, result;
+}
+EXPORT CUresult cuStreamSynchronize(CUstream s) {
+  const Entry entry(gate);
+  return finish(s);
+}
+EXPORT CUresult cuStreamQuery(CUstream s) {
+  const Entry entry(gate);
+  return finish(s);
+}
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream s, int) {
   return s->capture = std::make_unique<CUgraphTag>(), kSuccess;
 }
@@ -221,12 +317,13 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *to, CUgraph graph, unsi
   return *to = new CUgraphExecTag{graph->work}, kSuccess;
 }
 EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream s) {
+  const Entry entry(gate);
   // The host may look for results without another call.
   return perform(
       s,
-      [work = graph->work] {
+      [work = graph->work, s] {
         const CUresult result = performAll(work);
-        return result == kSuccess ? finish() : result;
+        return result == kSuccess ? finish(s) : result;
       },
       true);
 }
@@ -235,17 +332,23 @@ EXPORT CUresult cuGraphDestroy(CUgraph graph) { return delete graph, kSuccess; }
 EXPORT CUresult cuEventCreate(CUevent *to, unsigned) { return *to = new CUeventTag, kSuccess; }
 EXPORT CUresult cuEventDestroy_v2(CUevent e) { return delete e, kSuccess; }
 EXPORT CUresult cuEventRecord(CUevent e, CUstream s) {
+  const Entry entry(gate);
+  e->stream = s;
   return perform(s, [e] { return e->at = std::chrono::steady_clock::now(), kSuccess; });
 }
 EXPORT CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) {
   return cuEventRecord(e, s);
 }
-EXPORT CUresult cuEventSynchronize(CUevent) { return finish(); }
+EXPORT CUresult cuEventSynchronize(CUevent e) {
+  const Entry entry(gate);
+  return finish(e->stream);
+}
 EXPORT CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) {
   return *ms = std::chrono::duration<float, std::milli>(to->at - from->at).count(), kSuccess;
 }
 
 EXPORT CUresult cuModuleLoadDataEx(CUmodule *to, const void *image, unsigned, int *, void **) {
+  const Entry entry(gate);
   const char *text = static_cast<const char *>(image);
   if (std::strncmp(text, "//", 2) != 0 && std::strncmp(text, ".version", 8) != 0)
     return kNoBinaryForGpu;
@@ -254,7 +357,7 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *to, const void *image, unsigned, in
     for (auto &[name, function] : module->module.functions)
       module->functions[name] = {&function};
     for (const std::vector<char> &global : module->module.globals)
-      machine().allocate(global.data(), global.size());
+      machine().allocate(global.data(), global.size(), currentDevice);
     return *to = module, kSuccess;
   } catch (const std::exception &error) {
     std::fprintf(stderr, "emulated GPU: %s\n", error.what());
@@ -262,7 +365,8 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *to, const void *image, unsigned, in
   }
 }
 EXPORT CUresult cuModuleUnload(CUmodule module) {
-  const CUresult result = finish();
+  const Entry entry(gate);
+  const CUresult result = finishAll();
   for (const std::vector<char> &global : module->module.globals)
     machine().free(global.data());
   return delete module, result;
@@ -290,6 +394,7 @@ EXPORT CUresult cuOccupancyMaxActiveClusters(int *to, CUfunction f, const Launch
 
 EXPORT CUresult cuLaunchKernelEx(const LaunchConfig *config, CUfunction f, void **arguments,
                                  void **) {
+  const Entry entry(gate);
   const Function &kernel = *f->function;
   std::vector<char> params(kernel.paramBytes);
   for (size_t i = 0; i < kernel.params.size(); ++i)
@@ -309,12 +414,12 @@ EXPORT CUresult cuLaunchKernelEx(const LaunchConfig *config, CUfunction f, void 
       std::copy(size, size + 3, grid.cluster);
     }
   }
-  auto launch = [&kernel, grid, params]() -> CUresult {
+  auto launch = [&kernel, grid, params, stream = config->stream]() -> CUresult {
     if (std::getenv("GPT2C_EMULATED_TRACE"))
       std::fprintf(stderr, "emulated GPU: %s, %u x %u x %u blocks of %u\n", kernel.name.c_str(),
                    grid.blocks[0], grid.blocks[1], grid.blocks[2], grid.threads);
     try {
-      machine().launch(kernel, grid, params);
+      machine().launch(kernel, grid, params, stream);
       return kSuccess;
     } catch (const std::exception &error) {
       std::fprintf(stderr, "emulated GPU: %s\n", error.what());

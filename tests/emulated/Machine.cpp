@@ -1,8 +1,17 @@
 #include "Machine.h"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 namespace gpt2c::emulated {
+
+/// Of a clock that kernels see: it goes slower than the host's, as they do.
+static uint64_t nanoseconds() {
+  constexpr int slower = 64;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()) / slower;
+}
 
 void Thread::enter(const Function &function) {
   if (!frames.empty())
@@ -20,7 +29,9 @@ void Thread::enter(const Function &function) {
   r[Function::localBase] = uint64_t(f.local.data());
 }
 
-void Machine::allocate(const void *begin, size_t bytes) { allocations_[uint64_t(begin)] = bytes; }
+void Machine::allocate(const void *begin, size_t bytes, int device) {
+  allocations_[uint64_t(begin)] = {bytes, device};
+}
 bool Machine::free(const void *begin) {
   lastBegin_ = lastEnd_ = 0;
   return allocations_.erase(uint64_t(begin)) > 0;
@@ -31,10 +42,15 @@ char *Machine::global(uint64_t address, size_t bytes) {
     auto it = allocations_.upper_bound(address);
     if (it != allocations_.begin())
       --it;
-    if (it == allocations_.end() || address < it->first || address + bytes > it->first + it->second)
+    if (it == allocations_.end() || address < it->first ||
+        address + bytes > it->first + it->second.bytes)
       throw Error("an access to " + std::to_string(bytes) + " bytes of nobody's memory");
+    const int owner = it->second.device;
+    if (owner >= 0 && owner != device_ && !access_.contains({device_, owner}))
+      throw Error("device " + std::to_string(device_) + " has no access to memory of device " +
+                  std::to_string(owner));
     lastBegin_ = it->first;
-    lastEnd_ = it->first + it->second;
+    lastEnd_ = it->first + it->second.bytes;
   }
   if (address % std::min<size_t>(bytes & -bytes, 16) != 0)
     throw Error("an address that is no multiple of its " + std::to_string(bytes) + " bytes");
@@ -136,8 +152,6 @@ std::unique_ptr<Block> Machine::makeBlock(Cluster &cluster, const unsigned *inde
           return rank;
         case Special::Processor:
           return index[0];
-        case Special::Time:
-          return turn_;
         }
         return 0;
       };
@@ -149,7 +163,8 @@ std::unique_ptr<Block> Machine::makeBlock(Cluster &cluster, const unsigned *inde
   return block;
 }
 
-void Machine::launch(const Function &kernel, const Grid &grid, std::vector<char> params) {
+void Machine::launch(const Function &kernel, const Grid &grid, std::vector<char> params,
+                     Stream stream) {
   unsigned total = 1;
   for (int i = 0; i < 3; ++i) {
     if (grid.blocks[i] == 0 || grid.blocks[i] % grid.cluster[i] != 0)
@@ -161,8 +176,10 @@ void Machine::launch(const Function &kernel, const Grid &grid, std::vector<char>
   if (kernel.sharedBytes + grid.dynamicShared > 227 * 1024)
     throw Error("a block with too much shared memory");
   if (!grid.overlaps)
-    finish();
-  Launch &added = launches_.emplace_back();
+    finish(stream);
+  Queue &queue = queues_[stream];
+  Launch &added = queue.launches.emplace_back();
+  added.queue = &queue;
   added.kernel = &kernel;
   added.grid = grid;
   added.params = std::move(params);
@@ -171,13 +188,17 @@ void Machine::launch(const Function &kernel, const Grid &grid, std::vector<char>
 }
 
 void Machine::startClusters() {
-  const Launch *before = nullptr;
-  for (Launch &launch : launches_) {
-    if (before && (before->started < before->total || before->released < before->blocks()))
-      break;
-    while (launch.started < launch.total && launch.running.size() < launch.most)
-      startCluster(launch);
-    before = &launch;
+  for (auto &[stream, queue] : queues_) {
+    while (!queue.launches.empty() && queue.launches.front().done())
+      queue.launches.pop_front();
+    const Launch *before = nullptr;
+    for (Launch &launch : queue.launches) {
+      if (before && (before->started < before->total || before->released < before->blocks()))
+        break;
+      while (launch.started < launch.total && launch.running.size() < launch.most)
+        startCluster(launch);
+      before = &launch;
+    }
   }
 }
 void Machine::startCluster(Launch &launch) {
@@ -197,24 +218,35 @@ void Machine::startCluster(Launch &launch) {
       }
 }
 
-void Machine::finish() {
+void Machine::finish(Stream stream) {
+  constexpr unsigned turnsOfOne = 4096; // until another thread may launch something
+  Queue &queue = queues_[stream];
   try {
-    for (;;) {
-      while (!launches_.empty() && launches_.front().done())
-        launches_.pop_front();
-      if (launches_.empty())
-        break;
+    for (unsigned turns = 1;; ++turns) {
+      if (std::exchange(queue.failed, false))
+        throw Error("a kernel of another stream failed");
       startClusters();
+      if (queue.launches.empty())
+        return;
       if (ready_.empty() && later_.empty())
         throw Error("all threads wait:\n" + stateOfAll());
       runOne();
+      if (turns % turnsOfOne == 0)
+        pause();
     }
   } catch (...) {
     ready_.clear();
     later_ = {};
-    launches_.clear();
+    for (auto &[other, of] : queues_) {
+      of.failed |= &of != &queue && !of.launches.empty();
+      of.launches.clear();
+    }
     throw;
   }
+}
+void Machine::finishAll() {
+  for (auto &[stream, queue] : queues_)
+    finish(stream);
 }
 
 void Machine::runOne() {
@@ -262,15 +294,21 @@ void Machine::release(Block &block) {
 }
 void Machine::waitForPredecessor(Thread &t) {
   Launch *launch = t.block->cluster->launch;
-  auto it = std::find_if(launches_.begin(), launches_.end(),
-                         [&](const Launch &other) { return &other == launch; });
-  if (it == launches_.begin() || std::prev(it)->done())
+  std::list<Launch> &launches = launch->queue->launches;
+  auto it = std::ranges::find(launches, launch, [](const Launch &l) { return &l; });
+  if (it == launches.begin() || std::prev(it)->done())
     return;
   t.state = Thread::Waiting;
   launch->waiting.push_back(&t);
 }
 
 void Machine::runThread(Thread &t) {
+  if (const int device = t.block->cluster->launch->queue->device; device != device_) {
+    device_ = device;
+    lastBegin_ = lastEnd_ = 0;
+  }
+  if (const Function &f = *t.frame().function; f.time >= 0)
+    t.r[f.registers + f.time] = nanoseconds();
   for (unsigned left = 1 + below(turn_ % 8 == 0 ? 1000 : 60);
        left > 0 && t.state == Thread::Ready && !t.queued; --left) {
     const Instruction &i = *t.next++;
@@ -347,9 +385,9 @@ void Machine::end(Thread &t) {
     (*action)();
   }
   std::erase_if(launch.running, [&](const auto &c) { return c.get() == &cluster; });
-  auto next = std::next(std::find_if(launches_.begin(), launches_.end(),
-                                     [&](const Launch &other) { return &other == &launch; }));
-  if (launch.done() && next != launches_.end())
+  std::list<Launch> &launches = launch.queue->launches;
+  auto next = std::next(std::ranges::find(launches, &launch, [](const Launch &l) { return &l; }));
+  if (launch.done() && next != launches.end())
     wake(next->waiting);
 }
 
@@ -395,18 +433,21 @@ static std::string barrierOf(const Thread &t, const Instruction &i) {
 std::string Machine::stateOfAll() const {
   std::string text;
   int lines = 0;
-  for (const Launch &launch : launches_)
-    for (const auto &cluster : launch.running)
-      for (const auto &block : cluster->blocks)
-        for (const Thread &t : block->threads) {
-          if (t.state == Thread::Done || t.lane % 31 != 0 || ++lines > 64)
-            continue;
-          const Instruction &i = t.next[-1];
-          text += "  block " + std::to_string(block->index[0]) + " " +
-                  std::to_string(block->index[1]) + " " + std::to_string(block->index[2]) +
-                  ", thread " + std::to_string(t.index) + ", line " + std::to_string(i.line) +
-                  ": " + i.text + barrierOf(t, i) + "\n";
-        }
+  auto add = [&](const Block &block) {
+    for (const Thread &t : block.threads) {
+      if (t.state == Thread::Done || t.lane % 31 != 0 || ++lines > 64)
+        continue;
+      const Instruction &i = t.next[-1];
+      text += "  block " + std::to_string(block.index[0]) + " " + std::to_string(block.index[1]) +
+              " " + std::to_string(block.index[2]) + ", thread " + std::to_string(t.index) +
+              ", line " + std::to_string(i.line) + ": " + i.text + barrierOf(t, i) + "\n";
+    }
+  };
+  for (const auto &[stream, queue] : queues_)
+    for (const Launch &launch : queue.launches)
+      for (const auto &cluster : launch.running)
+        for (const auto &block : cluster->blocks)
+          add(*block);
   return text;
 }
 

@@ -12,6 +12,7 @@
 #include <list>
 #include <memory>
 #include <queue>
+#include <set>
 #include <unordered_map>
 
 namespace gpt2c::emulated {
@@ -68,6 +69,7 @@ struct BlockBarrier {
 };
 
 struct Launch;
+struct Queue;
 struct Cluster {
   Launch *launch;
   std::vector<std::unique_ptr<Block>> blocks;
@@ -101,6 +103,7 @@ struct Grid {
 
 /// A grid that waits for its turn or runs.
 struct Launch {
+  Queue *queue = nullptr;
   const Function *kernel = nullptr;
   Grid grid{};
   std::vector<char> params;
@@ -113,23 +116,42 @@ struct Launch {
   bool done() const { return started == total && running.empty(); }
 };
 
+/// The launches of a stream, one behind the other. Those of several run side by side.
+struct Queue {
+  int device = 0;
+  std::list<Launch> launches;
+  bool failed = false; ///< launches were forgotten, as a kernel of any stream failed
+};
+
 class Machine {
 public:
   explicit Machine(uint64_t seed) : state_(seed) {}
 
-  /// Adds a kernel to those that run; `params` are laid out as the function wants them.
-  void launch(const Function &kernel, const Grid &grid, std::vector<char> params);
-  /// Runs all of them to their ends. Throws Error, and forgets the rest.
-  void finish();
+  /// Names of streams are the caller's.
+  using Stream = const void *;
+  /// Where kernels of a stream run: device 0, unless it is said before its first launch.
+  void setDevice(Stream stream, int device) { queues_[stream].device = device; }
+  /// Adds a kernel to those of the stream; `params` are laid out as the function wants them. What
+  /// may not overlap waits for the launch in front.
+  void launch(const Function &kernel, const Grid &grid, std::vector<char> params,
+              Stream stream = nullptr);
+  /// Runs all streams until this one's launches have ended. Throws Error, and forgets the rest of
+  /// all streams, each of which throws in turn.
+  void finish(Stream stream = nullptr);
+  void finishAll();
+  /// Called now and then while kernels run: another thread may use the machine meanwhile.
+  std::function<void()> pause = [] {};
   /// A thread of this block says that the next launch may begin.
   void release(Block &block);
   void endClusterPhase(Cluster &cluster);
   /// Whether the launch in front of the thread's has ended; if not the thread sleeps until then.
   void waitForPredecessor(Thread &thread);
 
-  /// Memory that kernels may touch. `free` says whether there was one.
-  void allocate(const void *begin, size_t bytes);
+  /// Memory that kernels may touch: of a device, for those of others that have access to it, or of
+  /// the host (-1). `free` says whether there was one.
+  void allocate(const void *begin, size_t bytes, int device = -1);
   bool free(const void *begin);
+  void enableAccess(int device, int peer) { access_.emplace(device, peer); }
 
   unsigned below(unsigned n) { return unsigned((random() >> 32) * n >> 32); }
   /// Later, by a random number of turns.
@@ -168,12 +190,18 @@ private:
   }
 
   uint64_t state_;
-  std::map<uint64_t, size_t> allocations_;
-  uint64_t lastBegin_ = 0, lastEnd_ = 0;
+  struct Allocation {
+    size_t bytes;
+    int device;
+  };
+  std::map<uint64_t, Allocation> allocations_;
+  std::set<std::pair<int, int>> access_; ///< device, peer
+  int device_ = 0;                       ///< of the thread that runs
+  uint64_t lastBegin_ = 0, lastEnd_ = 0; ///< of memory that it may touch
   std::vector<Thread *> ready_;
   std::priority_queue<Later> later_;
   uint64_t turn_ = 0;
-  std::list<Launch> launches_;
+  std::map<Stream, Queue> queues_;
 };
 
 /// Shared memory as generic addresses have it.

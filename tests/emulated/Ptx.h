@@ -58,8 +58,7 @@ enum class Special {
   BlocksY,
   BlocksZ,
   Rank,
-  Processor,
-  Time
+  Processor
 };
 
 /// Registers 0 and 1 have the addresses of parameters and of local memory.
@@ -70,6 +69,7 @@ struct Function {
   int registers = firstRegister;   ///< the constants follow them
   std::vector<uint64_t> constants; ///< what is behind the registers when a thread begins
   std::vector<std::pair<int, Special>> specials; ///< of the constants, those of the thread
+  int time = -1;                                 ///< the constant that has the time; none: -1
   std::vector<Variable> params;
   size_t paramBytes = 0, localBytes = 0;
   size_t sharedBytes = 0; ///< where dynamic shared memory begins

@@ -414,8 +414,14 @@ private:
         {"%ctaid.x", Special::BlockX},       {"%ctaid.y", Special::BlockY},
         {"%ctaid.z", Special::BlockZ},       {"%nctaid.x", Special::BlocksX},
         {"%nctaid.y", Special::BlocksY},     {"%nctaid.z", Special::BlocksZ},
-        {"%cluster_ctarank", Special::Rank}, {"%smid", Special::Processor},
-        {"%globaltimer", Special::Time},     {"%clock64", Special::Time}};
+        {"%cluster_ctarank", Special::Rank}, {"%smid", Special::Processor}};
+    if (name == "%globaltimer" || name == "%clock64") {
+      if (function_->time < 0) {
+        function_->time = int(function_->constants.size());
+        return newConstant(0);
+      }
+      return -2 - function_->time;
+    }
     auto it = known.find(name);
     if (it == known.end())
       throw Error("unknown register " + name);
