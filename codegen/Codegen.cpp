@@ -79,8 +79,10 @@ private:
       draft_.archs = group.archs;
       draft_.rehearsed = 0;
       draft_.noPagedStep.clear();
-      const size_t first = meta().functions.size();
+      const size_t first = draft_.first = meta().functions.size();
       if (llvm::Error e = addTarget())
+        return e;
+      if (llvm::Error e = addRanks())
         return e;
       if (groups.size() > 1)
         for (auto &function : llvm::drop_begin(meta().functions, first))
@@ -103,6 +105,40 @@ private:
     return llvm::Error::success();
   }
 
+  /// The same of what ranks run, as launches: there is no persistent step that exchanges.
+  llvm::Error addRanks() {
+    for (const auto &division : meta().ranks) {
+      const Module module = moduleOfRank(draft_.module, draft_.pool, division->tensor);
+      PlanDraft ranks{.module = module,
+                      .options = draft_.options,
+                      .pool = std::move(draft_.pool),
+                      .archs = draft_.archs,
+                      .out = *out_,
+                      .first = meta().functions.size(),
+                      .ranks = division->tensor};
+      ranks.options.decode = DecodeMode::Graph;
+      llvm::Error e = addRankFunctions(ranks);
+      draft_.pool = std::move(ranks.pool);
+      if (e)
+        return e;
+    }
+    return llvm::Error::success();
+  }
+  llvm::Error addRankFunctions(PlanDraft &ranks) {
+    if (ranks.options.batchInvariant) {
+      ranks.lacks(&GeneratedPlan::noRows, "a batch-invariant plan has kernels for one alone");
+      return llvm::Error::success();
+    }
+    if (llvm::Error e = addFunctions(ranks))
+      return e;
+    addAdvance(ranks);
+    addSteps(ranks);
+    addSample(ranks);
+    for (auto &function : llvm::drop_begin(meta().functions, ranks.first))
+      function->ranks = int32_t(ranks.ranks);
+    return llvm::Error::success();
+  }
+
   void addTextAndWeights() {
     PrintOptions print;
     print.weights = [&](uint64_t, const Tensor &t) { draft_.pool.weight(t); };
@@ -122,6 +158,8 @@ private:
       meta().weights.push_back(std::move(weight));
       out_->contents.weights.push_back({static_cast<const std::byte *>(t.raw()), t.bytes()});
     }
+    for (const plan::WeightPartT &part : draft_.pool.parts())
+      meta().weight_parts.push_back(std::make_unique<plan::WeightPartT>(part));
     meta().model_hash = XXH3_64bits(out_->irText_.data(), out_->irText_.size());
   }
 

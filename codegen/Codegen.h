@@ -77,6 +77,8 @@ public:
   /// Why decode steps run as a graph although a persistent kernel would be faster; empty: they
   /// don't, or nothing is known.
   Reasons graphDecode;
+  /// What is so of functions of several ranks.
+  Reasons onRanks;
   /// Why single tokens over pages do not run as decode does; empty: they do.
   Reasons otherSteps;
   KernelBuildStats kernels;

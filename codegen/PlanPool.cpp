@@ -1,9 +1,17 @@
 #include "codegen/PlanPool.h"
 
+#include "ir/Op.h"
+#include "runtime/plan/WeightPart.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Parallel.h"
+
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <tuple>
 
 #include <xxhash.h>
 
@@ -42,34 +50,129 @@ int PlanPool::weight(const Tensor &t) {
   return it->second;
 }
 
+Tensor PlanPool::standIn(RankedWeight part) {
+  llvm::SmallVector<int64_t, 4> shape(part.whole.shape());
+  shape[part.axis] = part.unit * (int64_t(part.units.size()) / part.ranks);
+  // Pages of it that nobody reads are none.
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  const auto bytes = size_t(storedBytes(part.whole.dtype(), count));
+  const std::shared_ptr<void> nobodys(std::calloc(bytes + 1, 1), std::free);
+  Tensor t(part.whole.dtype(), shape, nobodys.get(), nobodys);
+  standIns_.try_emplace(t.raw(), std::move(part));
+  heldStandIns_.push_back(t);
+  return t;
+}
+
+const RankedWeight *PlanPool::partOf(const Tensor &t) const {
+  auto it = standIns_.find(t.raw());
+  return it == standIns_.end() ? nullptr : &it->second;
+}
+
+plan::ArgT PlanPool::address(const Tensor &t) {
+  plan::ArgT a;
+  const RankedWeight *ranked = partOf(t);
+  if (!ranked) {
+    a.kind = plan::ArgKind::Weight;
+    a.index = weight(t);
+    return a;
+  }
+  plan::WeightPartT part;
+  part.weight = weight(ranked->whole);
+  part.axis = int32_t(ranked->axis);
+  part.unit = ranked->unit;
+  part.units = ranked->units;
+  part.ranks = int32_t(ranked->ranks);
+  a.kind = plan::ArgKind::WeightPart;
+  auto isSame = [&](const plan::WeightPartT &other) {
+    return std::tie(other.weight, other.axis, other.unit, other.units, other.ranks) ==
+           std::tie(part.weight, part.axis, part.unit, part.units, part.ranks);
+  };
+  a.index = int(llvm::find_if(parts_, isSame) - parts_.begin());
+  if (size_t(a.index) == parts_.size())
+    parts_.push_back(std::move(part));
+  return a;
+}
+
+static Tensor rowSumsOf(const Tensor &w, const Tensor *factors, const Tensor *scales,
+                        const Tensor *zeros) {
+  const int64_t k = w.dim(1);
+  std::vector<float> sums(w.dim(0));
+  std::vector<double> f(k, 1);
+  if (factors)
+    factors->load(0, f);
+  llvm::parallelFor(0, sums.size(), [&](size_t n) {
+    llvm::SmallVector<double, 0> row(k);
+    w.load(int64_t(n) * k, row);
+    if (scales) {
+      const int64_t groups = scales->dim(1);
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t at = int64_t(n) * groups + i / (k / groups);
+        row[i] = (row[i] - (zeros ? zeros->asDouble(at) : 0)) * scales->asDouble(at);
+      }
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < k; ++i)
+      sum += row[i] * f[i];
+    sums[n] = float(sum);
+  });
+  return Tensor::of<float>(sums, {w.dim(0)});
+}
+
+/// What rank `rank` has of it.
+static Tensor partOfRank(const RankedWeight &ranked, int rank) {
+  plan::WeightPartT part;
+  part.axis = int32_t(ranked.axis);
+  part.unit = ranked.unit;
+  part.units = ranked.units;
+  part.ranks = int32_t(ranked.ranks);
+  const Tensor &whole = ranked.whole;
+  const auto sizes = rt::sizesOf(part, static_cast<plan::DType>(whole.dtype()), whole.shape());
+  assert(sizes && "rank_part is verified");
+  llvm::SmallVector<int64_t, 4> shape(whole.shape());
+  shape[ranked.axis] = ranked.unit * int64_t(sizes->unitsOfRank);
+  Tensor out(whole.dtype(), shape);
+  rt::takePart(part, *sizes, rank, {static_cast<const std::byte *>(whole.raw()), whole.bytes()},
+               {static_cast<std::byte *>(out.raw()), out.bytes()});
+  return out;
+}
+
+Tensor PlanPool::sumsOf(const Tensor &w, const Tensor *factors, const Tensor *scales,
+                        const Tensor *zeros) {
+  const RankedWeight *ranked = partOf(w);
+  if (!ranked)
+    return weights_[rowSums(w, factors, scales, zeros)];
+  const int64_t n = w.dim(0), ranks = ranked->ranks;
+  Tensor &all = sumsOfParts_[{w.raw(), factors ? factors->raw() : nullptr,
+                              scales ? scales->raw() : nullptr, zeros ? zeros->raw() : nullptr}];
+  if (all.valid())
+    return all;
+  Tensor sums(DType::F32, {ranks * n});
+  for (int64_t r = 0; r < ranks; ++r) {
+    auto ofRank = [&](const Tensor *t) -> std::optional<Tensor> {
+      if (!t)
+        return std::nullopt;
+      const RankedWeight *part = partOf(*t);
+      return part ? partOfRank(*part, int(r)) : *t;
+    };
+    auto pointer = [](const std::optional<Tensor> &t) { return t ? &*t : nullptr; };
+    const auto f = ofRank(factors), s = ofRank(scales), z = ofRank(zeros);
+    const Tensor mine = rowSumsOf(partOfRank(*ranked, int(r)), pointer(f), pointer(s), pointer(z));
+    std::copy_n(mine.data<float>(), n, sums.data<float>() + r * n);
+  }
+  std::vector<int64_t> units(static_cast<size_t>(ranks));
+  std::iota(units.begin(), units.end(), 0);
+  return all = standIn({std::move(sums), 0, n, std::move(units), ranks});
+}
+
 int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales,
                       const Tensor *zeros) {
   auto addressOf = [](const Tensor *t) { return t ? t->raw() : nullptr; };
   auto [it, isNew] =
       rowSums_.try_emplace({w.raw(), addressOf(factors), addressOf(scales), addressOf(zeros)}, 0);
-  if (isNew) {
-    const int64_t k = w.dim(1);
-    std::vector<float> sums(w.dim(0));
-    std::vector<double> f(k, 1);
-    if (factors)
-      factors->load(0, f);
-    llvm::parallelFor(0, sums.size(), [&](size_t n) {
-      llvm::SmallVector<double, 0> row(k);
-      w.load(int64_t(n) * k, row);
-      if (scales) {
-        const int64_t groups = scales->dim(1);
-        for (int64_t i = 0; i < k; ++i) {
-          const int64_t at = int64_t(n) * groups + i / (k / groups);
-          row[i] = (row[i] - (zeros ? zeros->asDouble(at) : 0)) * scales->asDouble(at);
-        }
-      }
-      double sum = 0;
-      for (int64_t i = 0; i < k; ++i)
-        sum += row[i] * f[i];
-      sums[n] = float(sum);
-    });
-    it->second = weight(Tensor::of<float>(sums, {w.dim(0)}));
-  }
+  if (isNew)
+    it->second = weight(rowSumsOf(w, factors, scales, zeros));
   return it->second;
 }
 

@@ -17,6 +17,14 @@
 
 namespace gpt2c {
 
+/// What each of several ranks has of a weight along an axis, as rank_part says it.
+struct RankedWeight {
+  Tensor whole;
+  int64_t axis = 0, unit = 0;
+  std::vector<int64_t> units; ///< [ranks, units of a rank]
+  int64_t ranks = 0;
+};
+
 /// Kernels and weights shared by all functions of a plan.
 class PlanPool {
 public:
@@ -25,7 +33,17 @@ public:
   int kernel(KernelSource source);
   /// The index of a weight; tensors that share storage or content are one.
   int weight(const Tensor &t);
-  /// The index of f32[N], the sums over k of w[N, K] times factors[K]; null: times 1.
+  /// A constant of a function of ranks that stands for what the rank has of a weight: its type is
+  /// that of a part, its bytes are nobody's.
+  Tensor standIn(RankedWeight part);
+  /// What `t` stands for; null: for itself.
+  const RankedWeight *partOf(const Tensor &t) const;
+  /// The address of a weight, or of what a rank has of it.
+  plan::ArgT address(const Tensor &t);
+  /// f32[N], the sums over k of w[N, K] times factors[K]; null: times 1. Of what a rank has where w
+  /// stands for that.
+  Tensor sumsOf(const Tensor &w, const Tensor *factors, const Tensor *scales, const Tensor *zeros);
+  /// The index of the same of a whole weight.
   int rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr,
               const Tensor *zeros = nullptr);
 
@@ -46,6 +64,8 @@ public:
   /// The numbers of the targets that kernel `index` is for.
   const std::set<size_t> &targetsOf(size_t index) const { return targetsOf_[index]; }
   const std::vector<Tensor> &weights() const { return weights_; }
+  /// In the order of their numbers in the plan.
+  const std::vector<plan::WeightPartT> &parts() const { return parts_; }
   /// A name no kernel has yet, with a number at its end.
   std::string nextKernelName(llvm::StringRef stem) const;
 
@@ -55,6 +75,10 @@ private:
   std::map<std::string, int> kernelByText_; ///< texts with "@" for the name
   std::vector<Tensor> weights_;
   llvm::DenseMap<uint64_t, int> weightByHash_;
+  std::map<const void *, RankedWeight> standIns_; ///< by the addresses of their elements
+  std::vector<Tensor> heldStandIns_;              ///< so that no other tensor has their addresses
+  std::map<std::array<const void *, 4>, Tensor> sumsOfParts_;
+  std::vector<plan::WeightPartT> parts_;
   std::map<std::array<const void *, 4>, int> rowSums_; ///< by the addresses of elements
   std::map<std::pair<std::string, std::vector<const void *>>, int> derived_; ///< likewise
 };

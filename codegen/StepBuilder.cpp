@@ -47,7 +47,7 @@ llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
     return null();
   v = resolve(v);
   if (v->def() && v->def()->is(OpCode::Constant))
-    return pointer(plan::ArgKind::Weight, pool_.weight(v->def()->constant));
+    return pool_.address(v->def()->constant);
   auto it = places_.find(v);
   if (it == places_.end())
     return makeError(ExitCode::Unsupported, "a step reads a value that no step wrote: " +
@@ -58,8 +58,8 @@ llvm::Expected<plan::ArgT> StepBuilder::read(Value *v) {
 plan::ArgT StepBuilder::rowSums(const Value *w, const Value *factors, const Value *scales,
                                 const Value *zeros) {
   auto constant = [](const Value *v) { return v ? &v->def()->constant : nullptr; };
-  return pointer(plan::ArgKind::Weight,
-                 pool_.rowSums(*constant(w), constant(factors), constant(scales), constant(zeros)));
+  return pool_.address(
+      pool_.sumsOf(*constant(w), constant(factors), constant(scales), constant(zeros)));
 }
 
 plan::ArgT StepBuilder::derived(llvm::StringRef what, llvm::ArrayRef<const Value *> of,
@@ -67,6 +67,8 @@ plan::ArgT StepBuilder::derived(llvm::StringRef what, llvm::ArrayRef<const Value
   llvm::SmallVector<const Tensor *> tensors;
   for (const Value *v : of)
     tensors.push_back(&v->def()->constant);
+  assert(llvm::none_of(tensors, [&](const Tensor *t) { return pool_.partOf(*t); }) &&
+         "no kernel of one rank's weights derives others from them");
   return pointer(plan::ArgKind::Weight, pool_.derived(what, tensors, make));
 }
 
@@ -116,6 +118,7 @@ plan::ArgT StepBuilder::statistics(Value *v) const {
 }
 
 plan::ArgT StepBuilder::null() { return pointer(plan::ArgKind::Null, 0); }
+plan::ArgT StepBuilder::exchange() { return pointer(plan::ArgKind::Exchange, 0); }
 
 plan::ArgT StepBuilder::f32(float value) {
   plan::ArgT a;
@@ -223,7 +226,8 @@ void StepBuilder::launch(llvm::ArrayRef<llvm::StringRef> nodes, llvm::StringRef 
     if (arg->kind == plan::ArgKind::Output)
       outputs_[arg->index] |= arg->map || !llvm::is_contained(kernel.optional, name);
     // Products fetch their weights before they wait for the steps before them.
-    if ((name == "w" || name == "wMap") && arg->kind != plan::ArgKind::Weight)
+    if ((name == "w" || name == "wMap") && arg->kind != plan::ArgKind::Weight &&
+        arg->kind != plan::ArgKind::WeightPart)
       step->mode = plan::LaunchMode::Launch;
     step->args.push_back(std::move(arg));
   }

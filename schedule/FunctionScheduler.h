@@ -47,6 +47,7 @@ private:
   Op *fusedRope(const Op &op, const AttentionProblem &p, std::vector<NearMiss> &misses) const;
   void embed(Op &op);
   void argMax(Op &op);
+  void allReduce(Op &op);
   /// Norms and rotations that all who read them compute themselves.
   void finish(Op &op);
 

@@ -71,6 +71,11 @@ static std::string text(const EmbedGroup &g) {
   return "embed" + statisticsText("leaves statistics", g.statistics.parts, g.statistics.width);
 }
 static std::string text(const LargestGroup &) { return "arg_max of the largest of parts"; }
+static std::string text(const AllReduceGroup &g) {
+  const std::string out = llvm::formatv("{0} among {1}", g.what, g.reduce->intAttr("ranks")).str();
+  const RowStatistics &s = g.statistics;
+  return s.parts ? out + statisticsText("leaves statistics", s.parts, s.width) : out;
+}
 static std::string text(const OwnGroup &g) { return g.op->info().mnemonic.str(); }
 static std::string text(const DoneGroup &) { return ""; }
 static std::string text(const RefusedGroup &g) {

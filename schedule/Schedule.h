@@ -91,6 +91,17 @@ struct LargestGroup {
   Value *of; ///< the product's result
 };
 
+/// A sum over ranks, and what is added to it behind it.
+struct AllReduceGroup {
+  Op *reduce = nullptr;
+  Op *last = nullptr;            ///< whose result is stored, and whose place the launch has
+  Value *bias = nullptr;         ///< of each column; null: none
+  Value *residual = nullptr;     ///< likewise, as large as the result
+  std::string what = {};         ///< "all_reduce+bias+residual"
+  RowStatistics statistics = {}; ///< of the result that it leaves; none: no parts
+  static constexpr int statisticsWidth = 32;
+};
+
 /// A launch for one op by itself, or as many as its lowering takes.
 struct OwnGroup {
   Op *op;
@@ -108,7 +119,7 @@ struct RefusedGroup {
 
 struct Group {
   std::variant<OwnGroup, DoneGroup, RefusedGroup, LinearGroup, MlpGroup, AttentionGroup, PagedGroup,
-               EmbedGroup, LargestGroup>
+               EmbedGroup, LargestGroup, AllReduceGroup>
       as;
   std::vector<NearMiss> misses = {};
 

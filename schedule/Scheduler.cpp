@@ -124,6 +124,8 @@ void FunctionScheduler::decide(Op &op) {
     return embed(op);
   case OpCode::ArgMax:
     return argMax(op);
+  case OpCode::AllReduce:
+    return allReduce(op);
   default:
     return;
   }

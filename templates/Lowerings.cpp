@@ -5,6 +5,7 @@
 #include "templates/attention/pages/AttentionPages.h"
 #include "templates/decode_step/common/DecodeKernels.h"
 #include "templates/embed/Embed.h"
+#include "templates/exchange/Exchange.h"
 #include "templates/generic/GenericLowerings.h"
 #include "templates/linear/Kernels.h"
 #include "templates/linear/Linear.h"
@@ -37,6 +38,8 @@ static Lowering loweringOf(OpCode code) {
     return lowerGatherLast;
   case OpCode::ArgMax:
     return lowerArgMax;
+  case OpCode::AllGather:
+    return lowerAllGather;
   default:
     return genericLoweringOf(code);
   }
@@ -52,6 +55,7 @@ static bool lowers(OpCode code) {
   case OpCode::RequantizedLinear:
   case OpCode::AppendAttention:
   case OpCode::QuantizedAppendAttention:
+  case OpCode::AllReduce:
     return true;
   default:
     return loweringOf(code) != nullptr;
@@ -81,6 +85,7 @@ struct Emitter {
   llvm::Error operator()(const PagedGroup &g) { return emitPaged(b, g); }
   llvm::Error operator()(const EmbedGroup &g) { return emitEmbed(b, g); }
   llvm::Error operator()(const LargestGroup &g) { return emitLargest(b, g); }
+  llvm::Error operator()(const AllReduceGroup &g) { return emitAllReduce(b, g); }
 };
 } // namespace
 

@@ -100,7 +100,7 @@ void addSteps(PlanDraft &d) {
   const int64_t covered =
       forms.graph().empty() ? addPersistentSteps(d, forms, *decode, *extend) : 0;
   auto slower = [&](llvm::Error why) {
-    d.out.otherSteps.add("they run as @extend: " + llvm::toString(std::move(why)), d.archs);
+    d.lacks(&GeneratedPlan::otherSteps, "they run as @extend: " + llvm::toString(std::move(why)));
   };
   auto versions = d.scheduler().steps(*decode, *extend, covered);
   if (!versions)

@@ -17,6 +17,10 @@ struct PlanDraft {
   /// What the functions that are added now are for: architectures of one kind.
   std::vector<std::string> archs = {};
   GeneratedPlan &out;
+  /// Where the functions begin that are added now.
+  size_t first = 0;
+  /// Of which `module` is what each runs; 1: it is for one alone.
+  int64_t ranks = 1;
 
   plan::PlanT &meta() { return out.contents.meta; }
   VersionScheduler scheduler() const { return schedulerOf(module, options, pool.target); }
@@ -24,17 +28,24 @@ struct PlanDraft {
     return {options.maxBatch, contextOf(module, options.context), options.symbolBounds};
   }
   Function *function(llvm::StringRef name) const { return module.function(name); }
-  /// Whether the plan has launches of the function of that name, of those that are added now, which
-  /// have no list of architectures yet.
+  /// Whether the plan has launches of the function of that name, of those that are added now.
   bool launches(llvm::StringRef name) {
-    return llvm::any_of(meta().functions, [&](auto &f) {
-      return f->name == name && !f->steps.empty() && f->archs.empty();
-    });
+    return llvm::any_of(llvm::drop_begin(meta().functions, first),
+                        [&](auto &f) { return f->name == name && !f->steps.empty(); });
   }
   /// `out` is made from `body`, which the plan's IR has then.
   void noteBody(plan::FunctionT &out, const Function &body) {
-    if (isOtherForm(body))
+    if (ranks > 1)
+      out.body = functions::ofRanks(body.name(), ranks);
+    else if (isOtherForm(body))
       out.body = body.name();
+  }
+  /// Says why the plan lacks something; of functions of ranks in a list of their own.
+  void lacks(Reasons GeneratedPlan::*what, const std::string &why) {
+    if (ranks > 1)
+      out.onRanks.add("as " + std::to_string(ranks) + " ranks: " + why, archs);
+    else
+      (out.*what).add(why, archs);
   }
   /// Whether a function of the plan is made from `body`, or it is no other function's form.
   bool isBody(const Function &body) {
@@ -50,6 +61,9 @@ struct PlanDraft {
   std::string noPagedStep = {};
 };
 
+/// What each of so many ranks runs, under the names of the functions that it is of, with stand-ins
+/// of the pool for its parts of weights.
+Module moduleOfRank(const Module &module, PlanPool &pool, int64_t ranks);
 /// Every function of the module: launches, or ports alone where the CPU device runs it. Errors: of
 /// a batch-invariant plan, whose @extend has to have kernels.
 llvm::Error addFunctions(PlanDraft &draft);

@@ -68,7 +68,7 @@ static llvm::Error addExtend(PlanDraft &d, Function &f) {
                          (d.options.fp32Math == Fp32Math::Ffma
                               ? "\n  products of fp32 have them with --fp32-math=3xtf32"
                               : ""));
-  d.out.noRows.add(why, d.archs);
+  d.lacks(&GeneratedPlan::noRows, why);
   describeFunction(d, f);
   return llvm::Error::success();
 }
@@ -76,7 +76,7 @@ static llvm::Error addExtend(PlanDraft &d, Function &f) {
 /// One that has an op without a kernel is left to the CPU.
 static void addFunction(PlanDraft &d, Function &f) {
   auto leaveToHost = [&](llvm::Error why) {
-    d.out.hostOnly.add(llvm::toString(std::move(why)), d.archs);
+    d.lacks(&GeneratedPlan::hostOnly, llvm::toString(std::move(why)));
     describeFunction(d, f);
   };
   auto versions = d.scheduler().of(f);
@@ -97,7 +97,7 @@ llvm::Error addFunctions(PlanDraft &d) {
   for (auto &f : d.module.functions) {
     if (functions::isWidened(f->name())) // a form of versions of the one that it is named after
       continue;
-    if (functions::ranksOf(f->name()) > 1) // the CPU device has it from the IR
+    if (functions::ranksOf(f->name()) > 1) // addRanks() does, and the CPU device has it from the IR
       continue;
     const bool extend = f->name() == functions::extend;
     if (d.options.archs.empty())

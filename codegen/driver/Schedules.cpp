@@ -1,9 +1,12 @@
 #include "codegen/driver/Schedules.h"
 
+#include "codegen/driver/Draft.h"
 #include "ir/FunctionNames.h"
 #include "templates/Lowerings.h"
 
 #include "llvm/ADT/StringExtras.h"
+
+#include <set>
 
 namespace gpt2c {
 
@@ -53,12 +56,27 @@ static void printFor(const Module &module, const CodegenOptions &options, const 
                      options.maxBatch, target, allKernels().decode, os);
 }
 
+static std::set<int64_t> ranksOf(const Module &module) {
+  std::set<int64_t> ranks;
+  for (auto &f : module.functions)
+    ranks.insert(functions::ranksOf(f->name()));
+  ranks.erase(1);
+  return ranks;
+}
+
 void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os) {
   const std::vector<TargetGroup> groups = targetGroups(options.archs, options.rates);
   for (const TargetGroup &group : groups) {
     if (groups.size() > 1)
       os << "for " << llvm::join(group.archs, ", ") << "\n";
     printFor(module, options, group.target, os);
+    for (int64_t ranks : ranksOf(module)) {
+      PlanPool pool;
+      CodegenOptions launches = options;
+      launches.decode = DecodeMode::Graph;
+      os << "as one of " << ranks << " ranks\n";
+      printFor(moduleOfRank(module, pool, ranks), launches, group.target, os);
+    }
   }
 }
 

@@ -281,11 +281,14 @@ private:
     return cut;
   }
 
-  /// Whether v becomes logits, element by element.
+  /// Whether v becomes logits, element by element, under whatever shape of its rows.
   static bool becomesLogits(const Value *v) {
-    return llvm::any_of(v->uses(), [](const Use &use) {
-      return use.op->is(OpCode::ArgMax) ||
-             (isElementwise(*use.op) && becomesLogits(use.op->result()));
+    return llvm::any_of(v->uses(), [&](const Use &use) {
+      const Op &op = *use.op;
+      const bool keeps =
+          isElementwise(op) || (op.is(OpCode::Reshape) && op.result()->type.rank() > 0 &&
+                                op.result()->type.shape.back() == v->type.shape.back());
+      return op.is(OpCode::ArgMax) || (keeps && becomesLogits(op.result()));
     });
   }
 

@@ -3,6 +3,7 @@
 
 #include "runtime/plan/KvLayout.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/WeightPart.h"
 
 #include <algorithm>
 #include <cmath>
@@ -246,6 +247,37 @@ void verifyImages(const plan::PlanT &meta, const PlanSurroundings &around, Issue
       issues.corrupt("source " + inQuotes(meta.sources[i]->name) + ": has no image");
 }
 
+void verifyParts(const plan::PlanT &meta, Issues &issues) {
+  for (size_t i = 0; i < meta.weight_parts.size() && !issues.full(); ++i) {
+    const plan::WeightPartT &part = *meta.weight_parts[i];
+    if (part.weight < 0 || size_t(part.weight) >= meta.weights.size() ||
+        !sizesOf(part, meta.weights[size_t(part.weight)]->dtype,
+                 meta.weights[size_t(part.weight)]->shape))
+      issues.corrupt("part " + std::to_string(i) + " of weights is none of weight " +
+                     std::to_string(part.weight));
+  }
+}
+
+/// Functions of one list for one number of ranks stand together, and the plan says which heads
+/// those ranks have.
+void verifyRankFunctions(const plan::PlanT &meta, Issues &issues) {
+  std::set<std::pair<std::vector<std::string>, int>> seen;
+  for (size_t i = 0; i < meta.functions.size(); ++i) {
+    const plan::FunctionT &f = *meta.functions[i];
+    const int ranks = ranksOf(f);
+    if (ranks > 1 && std::ranges::none_of(meta.ranks, [&](const auto &r) {
+          return r->tensor == ranks && r->stages <= 1;
+        }))
+      issues.corrupt("@" + f.name + " is for " + std::to_string(ranks) +
+                     " ranks, of which the plan knows nothing");
+    const bool follows = i > 0 && f.archs == meta.functions[i - 1]->archs &&
+                         ranks == ranksOf(*meta.functions[i - 1]);
+    if (!follows && !seen.emplace(f.archs, ranks).second)
+      issues.corrupt("@" + f.name + " for " + std::to_string(ranks) +
+                     " ranks stands apart from others for as many");
+  }
+}
+
 /// Functions with one list of architectures stand together, no two lists share one, and each image
 /// is for one of them.
 void verifyArchs(const plan::PlanT &meta, Issues &issues) {
@@ -332,6 +364,8 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
   for (const auto &port : meta.exported_outputs)
     verifyExported(meta, *port, "exported output", issues);
   verifyArchs(meta, issues);
+  verifyParts(meta, issues);
+  verifyRankFunctions(meta, issues);
   for (const auto &function : meta.functions) {
     if (issues.full())
       return;
@@ -357,8 +391,8 @@ std::optional<size_t> bestImage(const plan::PlanT &meta, size_t source, ComputeC
   return best;
 }
 
-std::span<const std::unique_ptr<plan::FunctionT>> functionsFor(const plan::PlanT &meta,
-                                                               ComputeCapability device) {
+std::span<const std::unique_ptr<plan::FunctionT>>
+functionsFor(const plan::PlanT &meta, ComputeCapability device, int ranks) {
   std::string best;
   int bestRank = 0;
   for (const auto &image : meta.images) {
@@ -369,16 +403,17 @@ std::span<const std::unique_ptr<plan::FunctionT>> functionsFor(const plan::PlanT
     }
   }
   auto isFor = [&](const std::unique_ptr<plan::FunctionT> &f) {
-    return f->archs.empty() || std::ranges::find(f->archs, best) != f->archs.end();
+    return ranksOf(*f) == ranks &&
+           (f->archs.empty() || std::ranges::find(f->archs, best) != f->archs.end());
   };
   const auto first = std::ranges::find_if(meta.functions, isFor),
              last = std::find_if_not(first, meta.functions.end(), isFor);
   return {first, last};
 }
 
-std::vector<bool> sourcesFor(const plan::PlanT &meta, ComputeCapability device) {
+std::vector<bool> sourcesFor(const plan::PlanT &meta, ComputeCapability device, int ranks) {
   std::vector<bool> used(meta.sources.size());
-  for (const auto &function : functionsFor(meta, device))
+  for (const auto &function : functionsFor(meta, device, ranks))
     for (const auto &step : function->steps)
       if (size_t(step->kernel) < meta.kernels.size())
         if (const size_t source = size_t(meta.kernels[step->kernel]->source); source < used.size())
@@ -386,12 +421,12 @@ std::vector<bool> sourcesFor(const plan::PlanT &meta, ComputeCapability device) 
   return used;
 }
 
-void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues) {
+void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues, int ranks) {
   std::string name = std::to_string(device.major) + "." + std::to_string(device.minor);
   // Sources almost always lack the same architectures, so those with the same list share a line.
   std::map<std::string, std::vector<std::string>> missing;
-  const std::vector<bool> used = sourcesFor(meta, device);
-  const bool none = functionsFor(meta, device).empty();
+  const std::vector<bool> used = sourcesFor(meta, device, ranks);
+  const bool none = functionsFor(meta, device, ranks).empty();
   for (size_t i = 0; i < meta.sources.size(); ++i) {
     if ((!used[i] && !none) || bestImage(meta, i, device))
       continue;
@@ -410,7 +445,7 @@ void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &iss
     reason.append(in).append("; there is ").append(have.empty() ? "none at all" : have);
     issues.incompatible(std::move(reason));
   }
-  for (const std::unique_ptr<plan::FunctionT> &function : functionsFor(meta, device))
+  for (const std::unique_ptr<plan::FunctionT> &function : functionsFor(meta, device, ranks))
     if (function->steps.empty() && function->name != functions::extend)
       issues.incompatible("@" + function->name + " has no steps");
 }

@@ -55,6 +55,7 @@ struct PlanSurroundings {
 ///  - expressions are well formed and cannot overflow within the symbols' bounds; grids are never
 ///    negative nor larger than a launch allows; a buffer holds its largest shape and lies inside
 ///    the arena, and an argument that points into one stays inside;
+///  - parts of weights are those of their shapes, and functions of several ranks alone have them;
 ///  - roles have the dtype and rank of plan.fbs; the KV state's sizes agree with each other;
 ///  - each head of the KV state is some rank's, where it is divided among ranks;
 ///  - golden prompts fit the vocabulary and the context, their numbers are finite;
@@ -63,16 +64,17 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
 /// The part of verifyPlan that concerns one function.
 void verifyFunction(const plan::PlanT &meta, const plan::FunctionT &function, Issues &issues);
 /// The functions that `device` has of a verified plan: those for the architecture, of all images,
-/// that suits it best. None: it can load no image.
-std::span<const std::unique_ptr<plan::FunctionT>> functionsFor(const plan::PlanT &meta,
-                                                               ComputeCapability device);
+/// that suits it best, as one alone runs them or as one of so many ranks. None: it can load no
+/// image, or there are none for ranks.
+std::span<const std::unique_ptr<plan::FunctionT>>
+functionsFor(const plan::PlanT &meta, ComputeCapability device, int ranks = 1);
 /// Which sources have a kernel that such a function launches.
-std::vector<bool> sourcesFor(const plan::PlanT &meta, ComputeCapability device);
+std::vector<bool> sourcesFor(const plan::PlanT &meta, ComputeCapability device, int ranks = 1);
 
 /// Every source of those functions needs an image that `device` can load; each one without is an
 /// issue that lists what there is. Every function of them needs steps, except @extend: without,
 /// Backend::pagedState() says so.
-void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues);
+void verifyDevice(const plan::PlanT &meta, ComputeCapability device, Issues &issues, int ranks = 1);
 
 /// Index of the best image of `source` for `device`.
 std::optional<size_t> bestImage(const plan::PlanT &meta, size_t source, ComputeCapability device);

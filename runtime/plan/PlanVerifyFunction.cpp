@@ -2,6 +2,7 @@
 #include "runtime/plan/FunctionNames.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanVerify.h"
+#include "runtime/plan/WeightPart.h"
 
 #include <algorithm>
 #include <memory>
@@ -309,6 +310,17 @@ private:
     return bytes;
   }
 
+  uint64_t partBytes(size_t index, const std::string &where) {
+    const plan::WeightPartT &part = *meta_.weight_parts[index];
+    if (part.ranks != ranksOf(function_))
+      fail(where, "a part for " + std::to_string(part.ranks) + " ranks");
+    if (part.weight < 0 || size_t(part.weight) >= meta_.weights.size())
+      return 0; // reported with the parts
+    const plan::WeightT &weight = *meta_.weights[size_t(part.weight)];
+    const auto sizes = sizesOf(part, weight.dtype, weight.shape);
+    return sizes ? sizes->bytes() : 0;
+  }
+
   void verifyArg(const plan::ArgT &arg, const std::string &where) {
     switch (arg.kind) {
     case plan::ArgKind::Buffer:
@@ -318,6 +330,15 @@ private:
     case plan::ArgKind::Weight:
       return verifyPointer(
           arg, meta_.weights.size(), [&](size_t i) { return meta_.weights[i]->bytes; }, where);
+    case plan::ArgKind::WeightPart:
+      if (ranksOf(function_) < 2)
+        return fail(where, "a part of a weight in a function for one alone");
+      return verifyPointer(
+          arg, meta_.weight_parts.size(), [&](size_t i) { return partBytes(i, where); }, where);
+    case plan::ArgKind::Exchange:
+      if (ranksOf(function_) < 2)
+        fail(where, "an exchange in a function for one alone");
+      return;
     case plan::ArgKind::Input:
       return verifyPortPointer(arg, function_.inputs, where);
     case plan::ArgKind::Output:

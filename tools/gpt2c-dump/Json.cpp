@@ -321,6 +321,8 @@ private:
     json_.attribute("peak_live_bytes", peakLiveBytes(function));
     if (!function.body.empty())
       json_.attribute("body", utf8(function.body));
+    if (function.ranks > 1)
+      json_.attribute("ranks", function.ranks);
     if (!function.archs.empty())
       strings("archs", function.archs);
     array("inputs", function.inputs, [&](const auto &port) { writePort(view, *port); });

@@ -96,9 +96,11 @@ static llvm::Expected<std::vector<FunctionView>> selectFunctions(const rt::Plan 
       return makeError(ExitCode::Usage, "the plan has no function '" + name + "'");
   std::vector<FunctionView> views;
   llvm::StringSet<> symbolNames;
-  // By name of function and its architectures: whether one admits the values.
+  // By name of function, its architectures and ranks: whether one admits the values.
   llvm::StringMap<bool> found;
-  auto keyOf = [](const plan::FunctionT &f) { return f.name + "\n" + llvm::join(f.archs, " "); };
+  auto keyOf = [](const plan::FunctionT &f) {
+    return f.name + "\n" + std::to_string(f.ranks) + "\n" + llvm::join(f.archs, " ");
+  };
   for (const auto &function : plan.meta().functions) {
     if (!functionNames.empty() && !llvm::is_contained(functionNames, function->name))
       continue;

@@ -41,6 +41,10 @@ static std::string describeArg(const rt::Plan &plan, const FunctionView &view,
   }
   case plan::ArgKind::Null:
     return "null";
+  case plan::ArgKind::WeightPart:
+    return "part " + std::to_string(arg.index) + " of weights" + plus(view, arg);
+  case plan::ArgKind::Exchange:
+    return "exchange";
   case plan::ArgKind::Scratch:
     return "scratch + " + std::to_string(arg.index);
   }

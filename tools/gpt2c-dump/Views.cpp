@@ -68,9 +68,11 @@ uint64_t peakLiveBytes(const plan::FunctionT &function) {
 }
 
 DeviceBytes deviceBytes(const rt::Plan &plan) {
-  // A device has the functions of one list of architectures.
+  // A device has the functions of one list of architectures; those of ranks are none of this.
   std::map<std::vector<std::string>, std::array<uint64_t, 2>> arena, scratch;
   for (const auto &function : plan.meta().functions) {
+    if (function->ranks > 1)
+      continue;
     bool late = plan.meta().kv && function->name == rt::functions::forward;
     uint64_t &most = arena[function->archs][late];
     most = std::max(most, function->arena_bytes);
@@ -106,6 +108,8 @@ std::string boundsText(const plan::FunctionT &function) {
            ".." + std::to_string(symbol->max);
   if (out.empty())
     out = "no symbols";
+  if (function.ranks > 1)
+    out += "; as one of " + std::to_string(function.ranks) + " ranks";
   return function.archs.empty() ? out
                                 : out + "; for " + printable(llvm::join(function.archs, ", "));
 }

@@ -38,14 +38,8 @@ void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
         "functions have no kernels";
     r.of("batch invariance");
   }
-  if (!plan.contents.meta.ranks.empty() && !archs.empty()) {
-    Remark &r = remarks.emplace_back();
-    r.pass = "codegen";
-    r.message =
-        "ranks run on the CPU device alone, there are no kernels for what they exchange; on "
-        "a GPU the plan runs as one";
-    r.of("ranks");
-  }
+  for (const std::string &reason : plan.onRanks.texts(archs))
+    missed("ranks", reason);
   for (const std::string &reason : plan.hostOnly.texts(archs))
     missed("kernels", reason + "; it runs on the CPU device only");
   if (!plan.noRows.empty())

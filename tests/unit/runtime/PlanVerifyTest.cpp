@@ -112,6 +112,18 @@ TEST(PlanVerify, RefusesEachDefect) {
       {"ranks heads", ranks(2, {0, 1, 0}), "does not say which heads"},
       {"ranks head", ranks(2, {0, 99}), "has a head that does not exist"},
       {"ranks lack", ranks(2, {0, -1}), "lacks a head"},
+      {"ranks unknown", inFunction([](plan::FunctionT &f) { f.ranks = 2; }),
+       "is for 2 ranks, of which the plan knows nothing"},
+      {"part of none", noMeta([](Meta &m) {
+         m.weight_parts.push_back(std::make_unique<plan::WeightPartT>());
+         m.weight_parts[0]->weight = 99;
+       }),
+       "part 0 of weights is none of weight 99"},
+      {"part for one", inStep([](plan::StepT &s) { s.args[0]->kind = plan::ArgKind::WeightPart; }),
+       "a part of a weight in a function for one alone"},
+      {"exchange for one",
+       inStep([](plan::StepT &s) { s.args[0]->kind = plan::ArgKind::Exchange; }),
+       "an exchange in a function for one alone"},
       {"golden none", noMeta([](Meta &m) { m.golden->prompts.clear(); }), "there is none"},
       {"golden tolerance", noMeta([](Meta &m) { m.golden->tolerance = 0; }), "no tolerance"},
       {"golden empty", noMeta([](Meta &m) { m.golden->prompts[0]->ids.clear(); }), "is empty"},

@@ -1,0 +1,32 @@
+// Sums and columns of all ranks: all_reduce, all_gather.
+#pragma once
+
+#include "codegen/Grid.h"
+#include "codegen/Lowering.h"
+#include "schedule/Schedule.h"
+
+#include <optional>
+
+namespace gpt2c {
+
+/// `n`: columns. Elements of `bias` and `residual` count where there are such operands.
+struct AllReduceConfig {
+  Scalar x = Scalar::F32, y = Scalar::F32;
+  std::optional<Scalar> bias = {}, residual = {};
+  int64_t n = 0, ranks = 2;
+  bool statistics = false; ///< of parts of 32 columns
+};
+struct AllGatherConfig {
+  bool wide = true; ///< elements of 4 bytes, or of 2
+  int64_t n = 0, ranks = 2;
+};
+
+KernelSource allReduce(llvm::StringRef name, const AllReduceConfig &config);
+KernelSource allGather(llvm::StringRef name, const AllGatherConfig &config);
+/// Of either, for `count` words.
+Grid exchangeGrid(const plan::ExprT &count);
+
+llvm::Error emitAllReduce(StepBuilder &b, const AllReduceGroup &group);
+llvm::Error lowerAllGather(StepBuilder &b, Op &op);
+
+} // namespace gpt2c
