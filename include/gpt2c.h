@@ -128,8 +128,9 @@ GPT2C_API gpt2c_status gpt2c_stream_finish(gpt2c_stream *stream, const char **te
 
 typedef struct gpt2c_session_options {
   size_t struct_size;
-  /* "cuda", "cuda:N" (N as the driver counts), "cpu", or "auto", the first GPU where the plan has
-   * code for it, else the CPU. Null is "auto". */
+  /* "cuda", "cuda:N" (N as the driver counts), "cuda:N,M,.." (a rank on each, of a plan that gpt2c
+   * --tensor-parallel made for as many; one that is named twice is two ranks), "cpu", or "auto",
+   * the first GPU where the plan has code for it, else the CPU. Null is "auto". */
   const char *device;
   int32_t threads; /* of the CPU device, for the whole process; 0: one for each core */
   int32_t reserved;

@@ -518,8 +518,8 @@ public:
       return detail::error(s);
     return Stream(stream);
   }
-  /// On "auto", "cuda", "cuda:N" or "cpu"; `threads` are the CPU's, 0: one for each core; `ranks`
-  /// share the layers there, where the plan is for as many.
+  /// On "auto", "cuda", "cuda:N", "cuda:N,M,.." (a rank on each) or "cpu"; `threads` are the CPU's,
+  /// 0: one for each core; `ranks` share the layers there, where the plan is for as many.
   Result<Session> session(const std::string &device = "auto", int threads = 0,
                           int ranks = 1) const {
     gpt2c_session_options options = GPT2C_SESSION_OPTIONS_INIT;

@@ -34,8 +34,9 @@ class Session:
 
     def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0,
                  ranks: int = 1):
-        """`device`: "cuda" (the first GPU), "cuda:N", "cpu", or "auto", the first GPU where the
-        plan has code for it, else the CPU. `threads`: of the CPU device; 0: one for each core.
+        """`device`: "cuda" (the first GPU), "cuda:N", "cuda:0,1" (a rank on each, of a plan for as
+        many), "cpu", or "auto", the first GPU where the plan has code for it, else the CPU.
+        `threads`: of the CPU device; 0: one for each core.
         `ranks`: so many share the layers on the CPU device, where the plan is for as many
         (`flags=["--tensor-parallel=2"]` of compile)."""
         self.plan = open_plan(plan)

@@ -3,6 +3,7 @@
 #include "python/src/Arrays.h"
 #include "python/src/OneSession.h"
 #include "runtime/cuda/CudaBackend.h"
+#include "runtime/cuda/CudaRanks.h"
 #include "runtime/device/DeviceName.h"
 #include "runtime/group/ThreadRanks.h"
 #include "runtime/session/SavedState.h"
@@ -22,7 +23,8 @@ SessionPtr openSession(const OpenPlan &plan, const std::string &device, int thre
   if (threads < 0)
     throw StatusError({rt::Code::Usage, "threads is at least 1, or 0 for one on each core"});
   if (ranks < 1 || (ranks > 1 && wanted.kind != rt::DeviceName::Kind::Cpu))
-    throw StatusError({rt::Code::Usage, "ranks is at least 1, and 1 but where device is 'cpu'"});
+    throw StatusError({rt::Code::Usage, "ranks is at least 1, and 1 but where device is 'cpu'; "
+                                        "GPUs that are ranks are named, as 'cuda:0,1'"});
   nb::gil_scoped_release released;
   if (ranks > 1)
     return std::make_shared<OneSession>(
@@ -31,6 +33,8 @@ SessionPtr openSession(const OpenPlan &plan, const std::string &device, int thre
             plan.plan, ranks,
             [&](rt::RankLink &link) { return makeCpuBackend(plan.plan, {threads, &link}); })),
         "");
+  if (!wanted.ranks.empty())
+    return std::make_shared<OneSession>(plan, take(rt::makeCudaRanks(plan.plan, wanted.ranks)), "");
   std::string why;
   if (wanted.kind != rt::DeviceName::Kind::Cpu) {
     rt::Result<std::unique_ptr<rt::Backend>> cuda =

@@ -174,7 +174,8 @@ gpt2c_status gpt2c_session_create(const gpt2c_plan *plan, const gpt2c_session_op
       return o.status();
     const std::string_view name = o->device ? o->device : "auto";
     if (o->ranks > 1 && name != "cpu")
-      return {Code::Usage, "ranks run on the CPU device: give \"cpu\""};
+      return {Code::Usage, "ranks of the CPU device: give \"cpu\"; those of GPUs are named, as "
+                           "\"cuda:0,1\""};
     Result<std::unique_ptr<Backend>> backend =
         o->ranks > 1 ? openThreadRanks(plan->plan, o->ranks,
                                        [&](RankLink &link) {

@@ -2,6 +2,7 @@
 
 #include "runtime/cuda/CudaBackendClass.h"
 #include "runtime/cuda/StepProfiler.h"
+#include "runtime/group/GroupBackend.h"
 #include "runtime/plan/FunctionNames.h"
 #include "runtime/plan/KvLayout.h"
 
@@ -11,6 +12,26 @@
 namespace gpt2c::rt {
 
 namespace cuda {
+
+/// With the heads of a rank.
+static plan::KvPlanT kvPlanOf(const plan::PlanT &meta, int ranks) {
+  if (!meta.kv)
+    return {};
+  plan::KvPlanT kv = *meta.kv;
+  if (ranks < 2)
+    return kv;
+  kv.heads = int32_t(ranksOf(meta, ranks)->kv_heads.size()) / ranks;
+  kv.bytes_per_token = kv.bytes_per_token / uint64_t(meta.kv->heads) * uint64_t(kv.heads);
+  kv.bytes = kv.bytes / uint64_t(meta.kv->heads) * uint64_t(kv.heads);
+  return kv;
+}
+
+CudaBackend::CudaBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
+                         std::unique_ptr<Exchange> exchange, std::unique_ptr<CudaExecutor> executor)
+    : device_(std::move(device)), plan_(std::move(plan)),
+      kvPlan_(kvPlanOf(plan_->meta(), exchange ? exchange->ranks() : 1)),
+      exchange_(std::move(exchange)), executor_(std::move(executor)), ports_(device_),
+      graphs_(device_) {}
 
 //===-- memory ------------------------------------------------------------------------------===//
 
@@ -56,7 +77,8 @@ BackendStats CudaBackend::stats() const {
   BackendStats stats = stats_;
   stats.weightBytes = executor_->weightBytes();
   stats.deviceBytes = executor_->deviceBytes() + kv_.bytes() + logits_.bytes() + ports_.bytes() +
-                      state_.bytes() + rows_.memory.bytes() + rows_.inputs.bytes();
+                      state_.bytes() + rows_.memory.bytes() + rows_.inputs.bytes() +
+                      (exchange_ ? exchange_->bytes() : 0);
   stats.allocations = device_->allocations();
   return stats;
 }
@@ -93,7 +115,7 @@ Status CudaBackend::timed(std::span<int32_t> ids, const std::function<Status()> 
     if (Status s = ids.empty() ? device_->synchronize() : state_.await(ids); !s.ok())
       return s;
     pending_ = false;
-    return {};
+    return exchanged();
   }
   if (Status s = timer_.start(); !s.ok())
     return s;
@@ -108,7 +130,7 @@ Status CudaBackend::timed(std::span<int32_t> ids, const std::function<Status()> 
     return elapsed.status();
   stats_.deviceMilliseconds += *elapsed;
   pending_ = false;
-  return {};
+  return exchanged();
 }
 
 //===-- profile -------------------------------------------------------------------------------===//
@@ -215,22 +237,30 @@ Result<HostTensor> CudaBackend::readKv(int layer, plan::KvPart part, int64_t bat
   return out;
 }
 
-} // namespace cuda
-
-Result<std::unique_ptr<Backend>> makeCudaBackendOn(Plan::Ptr plan, int ordinal) {
+Result<std::unique_ptr<Backend>> openBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
+                                             std::unique_ptr<Exchange> exchange) {
   auto start = std::chrono::steady_clock::now();
-  Result<std::shared_ptr<cuda::CudaDevice>> device = cuda::CudaDevice::open(ordinal);
-  if (!device)
-    return device.status();
-  Result<std::unique_ptr<cuda::CudaExecutor>> executor = cuda::CudaExecutor::create(*device, plan);
+  const RankPlace place =
+      exchange ? RankPlace{exchange->rank(), exchange->ranks(), exchange->record()} : RankPlace();
+  Result<std::unique_ptr<CudaExecutor>> executor = CudaExecutor::create(device, plan, place);
   if (!executor)
     return executor.status();
-  auto backend = std::make_unique<cuda::CudaBackend>(*device, std::move(plan), executor.take());
+  auto backend = std::make_unique<CudaBackend>(std::move(device), std::move(plan),
+                                               std::move(exchange), executor.take());
   if (Status s = backend->allocate(); !s.ok())
     return s;
   backend->setLoadSeconds(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return std::unique_ptr<Backend>(std::move(backend));
+}
+
+} // namespace cuda
+
+Result<std::unique_ptr<Backend>> makeCudaBackendOn(Plan::Ptr plan, int ordinal) {
+  Result<std::shared_ptr<cuda::CudaDevice>> device = cuda::CudaDevice::open(ordinal);
+  if (!device)
+    return device.status();
+  return cuda::openBackend(device.take(), std::move(plan));
 }
 
 Result<std::unique_ptr<Backend>> makeCudaBackend(Plan::Ptr plan) {

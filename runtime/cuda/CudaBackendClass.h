@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/CudaExecutor.h"
 #include "runtime/cuda/CudaSpeed.h"
+#include "runtime/cuda/Exchange.h"
 #include "runtime/cuda/GraphCache.h"
 #include "runtime/cuda/HostPorts.h"
 #include "runtime/cuda/StepState.h"
@@ -27,10 +28,9 @@ namespace gpt2c::rt::cuda {
 
 class CudaBackend : public Backend {
 public:
+  /// `exchange`: null where the device runs the plan alone.
   CudaBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
-              std::unique_ptr<CudaExecutor> executor)
-      : device_(std::move(device)), plan_(std::move(plan)), executor_(std::move(executor)),
-        ports_(device_), graphs_(device_) {}
+              std::unique_ptr<Exchange> exchange, std::unique_ptr<CudaExecutor> executor);
   /// Copies to and from pinned memory may still be under way.
   ~CudaBackend() override { (void)device_->synchronize(); }
 
@@ -142,7 +142,10 @@ private:
   /// What bindStep() binds by, and the batch.
   using BoundKey = std::tuple<std::string, int64_t, int64_t, bool, int64_t>;
 
-  const plan::KvPlanT &kvPlan() const { return *plan_->meta().kv; }
+  /// Of what the device holds: with ranks some of the plan's heads.
+  const plan::KvPlanT &kvPlan() const { return kvPlan_; }
+  /// Whether ranks met, of calls that have ended.
+  Status exchanged() const { return exchange_ ? exchange_->check() : Status(); }
   Result<BoundPtr> bindStep(const std::string &name, int64_t seq, bool wantLogits,
                             int64_t steps = 0);
   Result<Bound> bind(const std::string &name, int64_t seq, bool wantLogits, int64_t steps) const;
@@ -187,6 +190,8 @@ private:
 
   std::shared_ptr<CudaDevice> device_;
   Plan::Ptr plan_;
+  plan::KvPlanT kvPlan_;
+  std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<CudaExecutor> executor_;
   DeviceMemory kv_, logits_;
   HostPorts ports_;
@@ -203,5 +208,9 @@ private:
   bool timesOnDevice_ = false;
   BackendStats stats_;
 };
+
+/// The plan on the device, alone or as the rank whose end of an exchange it is given.
+Result<std::unique_ptr<Backend>> openBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
+                                             std::unique_ptr<Exchange> exchange = nullptr);
 
 } // namespace gpt2c::rt::cuda

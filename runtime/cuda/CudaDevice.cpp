@@ -228,6 +228,27 @@ Status CudaDevice::zero(CUdeviceptr to, size_t bytes) {
   return {};
 }
 
+Status CudaDevice::enableAccessTo(const CudaDevice &peer) {
+  if (context_ == peer.context_)
+    return {};
+  int can = 0;
+  GPT2C_CUDA(*api_, deviceCanAccessPeer, &can, device_, peer.device_);
+  if (!can)
+    return {Code::Incompatible, name_ + " (" + busId() + ") has no access to the memory of " +
+                                    peer.name_ + " (" + peer.busId() +
+                                    "): ranks need GPUs of one host that reach each other"};
+  GPT2C_CUDA(*api_, ctxSetCurrent, context_);
+  const CUresult result = api_->ctxEnablePeerAccess(peer.context_, 0);
+  return result == kPeerAccessAlreadyEnabled ? Status()
+                                             : api_->check(result, "cuCtxEnablePeerAccess");
+}
+
+Status CudaDevice::copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  GPT2C_CUDA(*api_, ctxSetCurrent, context_);
+  GPT2C_CUDA(*api_, memcpyDtoDAsync, to, from, bytes, stream_);
+  return synchronize();
+}
+
 Status CudaDevice::synchronize() {
   if (Status status = bindThread(); !status.ok())
     return status;

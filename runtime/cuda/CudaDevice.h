@@ -150,6 +150,11 @@ public:
   Status synchronize();
   /// Whether all that was enqueued has ended.
   Result<bool> idle();
+  /// Kernels of this device may read and write memory of `peer` from now on; Incompatible where the
+  /// driver says that they cannot. The same device is its own peer.
+  Status enableAccessTo(const CudaDevice &peer);
+  /// A copy to memory of any device that this one has access to, in the order of its stream.
+  Status copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
   /// Calls of this thread are for this device; all that copy, allocate or wait do that themselves.
   Status bindThread();
 

@@ -2,6 +2,7 @@
 
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/WeightPart.h"
 
 #include <algorithm>
 #include <cassert>
@@ -39,8 +40,9 @@ struct CudaExecutor::Call {
 };
 
 Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(std::shared_ptr<CudaDevice> device,
-                                                           Plan::Ptr plan) {
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(std::move(device), std::move(plan)));
+                                                           Plan::Ptr plan, const RankPlace &place) {
+  std::unique_ptr<CudaExecutor> executor(
+      new CudaExecutor(std::move(device), std::move(plan), place));
   if (Status s = executor->checkPlan(); !s.ok())
     return s;
   if (Status s = executor->loadCode(); !s.ok())
@@ -55,8 +57,12 @@ Status CudaExecutor::checkPlan() const {
   if (meta.functions.empty())
     return {Code::Incompatible,
             "the plan has no GPU code; compile it with gpt2c --gpu-arch=native"};
+  if (place_.ranks > 1 && functions_.empty())
+    return {Code::Incompatible,
+            "the plan has no kernels for " + std::to_string(place_.ranks) +
+                " ranks: compile it again with gpt2c, whose remarks say why where there are none"};
   Issues issues;
-  verifyDevice(meta, device_->capability(), issues);
+  verifyDevice(meta, device_->capability(), issues, place_.ranks);
   if (issues.empty())
     return {};
   return {Code::Incompatible, "the plan cannot run on " + device_->name() + issues.text()};
@@ -87,7 +93,7 @@ Result<Module> CudaExecutor::loadSource(size_t source) const {
 
 Status CudaExecutor::loadCode() {
   const plan::PlanT &meta = plan_->meta();
-  const std::vector<bool> used = sourcesFor(meta, device_->capability());
+  const std::vector<bool> used = sourcesFor(meta, device_->capability(), place_.ranks);
   modules_.resize(meta.sources.size());
   for (size_t i = 0; i < meta.sources.size(); ++i) {
     if (!used[i])
@@ -171,17 +177,80 @@ bool CudaExecutor::isLate(const plan::FunctionT &function) const {
 }
 
 Status CudaExecutor::allocate() {
+  if (Status s = place_.ranks > 1 ? uploadParts() : uploadWeights(); !s.ok())
+    return s;
+  if (Status s = allocate(generating_, false); !s.ok())
+    return s;
+  return allocateRecords();
+}
+
+Status CudaExecutor::uploadWeights() {
   std::span<const std::byte> weights = plan_->weights();
   // Kernels read pairs, also of a last element that is odd.
   Result<DeviceMemory> memory = device_->allocate((weights.size() + 15) / 16 * 16, "the weights");
   if (!memory)
     return memory.status();
   weights_ = memory.take();
-  if (Status s = allocate(generating_, false); !s.ok())
-    return s;
-  if (Status s = allocateRecords(); !s.ok())
-    return s;
+  for (const auto &weight : plan_->meta().weights)
+    weightAt_.push_back(weight->offset);
   return device_->upload(weights_.address(), weights.data(), weights.size());
+}
+
+/// What the functions of a rank read: some weights whole, of others the rank's parts.
+Status CudaExecutor::uploadParts() {
+  const plan::PlanT &meta = plan_->meta();
+  weightAt_.assign(meta.weights.size(), kNowhere);
+  partAt_.assign(meta.weight_parts.size(), kNowhere);
+  uint64_t bytes = 0;
+  auto place = [&](uint64_t &at, uint64_t size) {
+    if (at != kNowhere)
+      return;
+    at = bytes;
+    bytes += aligned(size);
+  };
+  auto sizesOfPart = [&](const plan::WeightPartT &part) {
+    const plan::WeightT &weight = *meta.weights[size_t(part.weight)];
+    return *sizesOf(part, weight.dtype, weight.shape);
+  };
+  for (const auto &function : functions_)
+    for (const auto &step : function->steps)
+      for (const auto &arg : step->args)
+        if (const auto i = size_t(arg->index); arg->kind == plan::ArgKind::Weight)
+          place(weightAt_[i], meta.weights[i]->bytes);
+        else if (arg->kind == plan::ArgKind::WeightPart)
+          place(partAt_[i], sizesOfPart(*meta.weight_parts[i]).bytes());
+  Result<DeviceMemory> memory = device_->allocate(bytes, "the weights of a rank");
+  if (!memory)
+    return memory.status();
+  weights_ = memory.take();
+  auto bytesOf = [&](const plan::WeightT &w) {
+    return plan_->weights().subspan(w.offset, w.bytes);
+  };
+  for (size_t i = 0; i < weightAt_.size(); ++i)
+    if (const auto &weight = *meta.weights[i]; weightAt_[i] != kNowhere)
+      if (Status s = device_->upload(weights_.address() + weightAt_[i], bytesOf(weight).data(),
+                                     weight.bytes);
+          !s.ok())
+        return s;
+  std::vector<std::byte> mine;
+  for (size_t i = 0; i < partAt_.size(); ++i) {
+    if (partAt_[i] == kNowhere)
+      continue;
+    const plan::WeightPartT &part = *meta.weight_parts[i];
+    const WeightPartSizes sizes = sizesOfPart(part);
+    mine.resize(sizes.bytes());
+    takePart(part, sizes, place_.rank, bytesOf(*meta.weights[size_t(part.weight)]), mine);
+    if (Status s = device_->upload(weights_.address() + partAt_[i], mine.data(), mine.size());
+        !s.ok())
+      return s;
+  }
+  return {};
+}
+
+Status CudaExecutor::readWeight(size_t index, std::span<std::byte> to) const {
+  if (weightAt_[index] == kNowhere)
+    return {Code::Unsupported, "a rank has no more than parts of weight " + std::to_string(index)};
+  return device_->download(to.data(), weights_.address() + weightAt_[index], to.size());
 }
 
 /// The memory of the functions that are late, or of all others.
@@ -222,7 +291,11 @@ CUdeviceptr CudaExecutor::addressOf(const Call &call, const plan::ArgT &arg) con
   case plan::ArgKind::Buffer:
     return call.arena + call.function.buffers[arg.index]->offset;
   case plan::ArgKind::Weight:
-    return weights_.address() + plan_->meta().weights[arg.index]->offset;
+    return weights_.address() + weightAt_[size_t(arg.index)];
+  case plan::ArgKind::WeightPart:
+    return weights_.address() + partAt_[size_t(arg.index)];
+  case plan::ArgKind::Exchange:
+    return place_.exchange;
   case plan::ArgKind::Input:
     return call.inputs[arg.index];
   case plan::ArgKind::Output:

@@ -13,13 +13,19 @@
 
 namespace gpt2c::rt::cuda {
 
+/// Which rank of how many runs the plan on a device, and the record of where they meet.
+struct RankPlace {
+  int rank = 0, ranks = 1;
+  CUdeviceptr exchange = 0;
+};
+
 class CudaExecutor {
 public:
-  /// Loads the best image of every source that its functions need, uploads the weights and
-  /// allocates what the functions need. Code::Incompatible with all reasons where the device cannot
-  /// run the plan's code.
+  /// Loads the best image of every source that its functions need, uploads the weights, of a rank
+  /// its parts, and allocates what the functions need. Code::Incompatible with all reasons where
+  /// the device cannot run the plan's code.
   static Result<std::unique_ptr<CudaExecutor>> create(std::shared_ptr<CudaDevice> device,
-                                                      Plan::Ptr plan);
+                                                      Plan::Ptr plan, const RankPlace &place = {});
   CudaExecutor(const CudaExecutor &) = delete;
   CudaExecutor &operator=(const CudaExecutor &) = delete;
 
@@ -46,11 +52,9 @@ public:
   /// Copies what buffer `index` of the function holds now, as large as it is at `symbols`.
   Result<HostTensor> readBuffer(const plan::FunctionT &function, size_t index,
                                 std::span<const int64_t> symbols) const;
-  /// The bytes that the kernels read of meta.weights[index].
-  Status readWeight(size_t index, std::span<std::byte> to) const {
-    return device_->download(to.data(), weights_.address() + plan_->meta().weights[index]->offset,
-                             to.size());
-  }
+  /// The bytes that the kernels read of meta.weights[index]; Unsupported where a rank has no more
+  /// than a part of it.
+  Status readWeight(size_t index, std::span<std::byte> to) const;
 
   uint64_t weightBytes() const { return weights_.bytes(); }
   uint64_t deviceBytes() const { return weights_.bytes() + generating_.bytes() + forward_.bytes(); }
@@ -70,9 +74,9 @@ private:
     unsigned blocks = 0;
   };
 
-  CudaExecutor(std::shared_ptr<CudaDevice> device, Plan::Ptr plan)
-      : device_(std::move(device)), plan_(std::move(plan)),
-        functions_(functionsFor(plan_->meta(), device_->capability())) {}
+  CudaExecutor(std::shared_ptr<CudaDevice> device, Plan::Ptr plan, const RankPlace &place)
+      : device_(std::move(device)), plan_(std::move(plan)), place_(place),
+        functions_(functionsFor(plan_->meta(), device_->capability(), place.ranks)) {}
   Status checkPlan() const;
   Status loadCode();
   Result<Module> loadSource(size_t source) const;
@@ -81,6 +85,8 @@ private:
   Status allocateRecords();
   Result<CUdeviceptr> recordsOf(std::vector<uint64_t> content);
   Status allocate();
+  Status uploadWeights();
+  Status uploadParts();
   bool isLate(const plan::FunctionT &function) const;
   Status allocate(Workspace &workspace, bool late);
   CUdeviceptr addressOf(const Call &call, const plan::ArgT &arg) const;
@@ -89,10 +95,14 @@ private:
 
   std::shared_ptr<CudaDevice> device_;
   Plan::Ptr plan_;
+  RankPlace place_;
   std::span<const std::unique_ptr<plan::FunctionT>> functions_;
   std::vector<Module> modules_;     ///< one for each of meta.sources; none where nothing needs it
   std::vector<CUfunction> kernels_; ///< one for each of meta.kernels
   DeviceMemory weights_;
+  /// Where in it each of meta.weights and meta.weight_parts is; kNowhere: a rank does not read it.
+  std::vector<uint64_t> weightAt_, partAt_;
+  static constexpr uint64_t kNowhere = UINT64_MAX;
   Workspace generating_, forward_;
   std::unordered_map<const plan::FunctionT *, Stages> stages_;
   /// Records of stages, by content, and the memory that they are placed in one behind the other.

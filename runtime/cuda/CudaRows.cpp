@@ -547,6 +547,8 @@ Result<RowsOutput> CudaBackend::extended() {
   Rows::Begun &begun = rows_.begun.front();
   Status done = awaitRows(begun);
   if (done.ok())
+    done = exchanged();
+  if (done.ok())
     done = fetchLogits(begun);
   if (!done.ok()) {
     rows_.begun.pop_front();

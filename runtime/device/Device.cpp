@@ -1,6 +1,7 @@
 #include "runtime/device/Device.h"
 
 #include "runtime/cuda/CudaBackend.h"
+#include "runtime/cuda/CudaRanks.h"
 #include "runtime/device/DeviceName.h"
 
 #include <cstring>
@@ -89,6 +90,8 @@ Result<std::unique_ptr<Backend>> openDevice(const Plan::Ptr &plan, std::string_v
     return wanted.status();
   if (wanted->kind == DeviceName::Kind::Cpu)
     return openCpuDevice(plan, threads);
+  if (!wanted->ranks.empty())
+    return makeCudaRanks(plan, wanted->ranks);
   Result<std::unique_ptr<Backend>> cuda = makeCudaBackendOn(plan, wanted->ordinal);
   if (cuda || wanted->kind == DeviceName::Kind::Cuda || cuda.status().code() != Code::Incompatible)
     return cuda;

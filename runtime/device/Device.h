@@ -9,11 +9,11 @@
 
 namespace gpt2c::rt {
 
-/// The plan on the device `name`: "cuda", "cuda:N" (as the driver counts), "cpu", or "auto", the
-/// first GPU where the plan has code for it, else the CPU. `threads` are the CPU's, 0: one for each
-/// core. The CPU's library, libgpt2c_cpu, is opened when it is asked for the first time: beside the
-/// binary this function is in or the program, in ../lib from there, or where the system looks. It
-/// stays open.
+/// The plan on the device `name`: "cuda", "cuda:N" (as the driver counts), "cuda:N,M,.." (a rank on
+/// each, of a plan that is for as many), "cpu", or "auto", the first GPU where the plan has code
+/// for it, else the CPU. `threads` are the CPU's, 0: one for each core. The CPU's library,
+/// libgpt2c_cpu, is opened when it is asked for the first time: beside the binary this function is
+/// in or the program, in ../lib from there, or where the system looks. It stays open.
 Result<std::unique_ptr<Backend>> openDevice(const Plan::Ptr &plan, std::string_view name,
                                             int threads = 0);
 

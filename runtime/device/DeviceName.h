@@ -4,6 +4,7 @@
 #include "runtime/Status.h"
 
 #include <string_view>
+#include <vector>
 
 namespace gpt2c::rt {
 
@@ -15,9 +16,12 @@ struct DeviceName {
   };
   Kind kind = Kind::Auto;
   int ordinal = 0; ///< of the GPU, as the driver counts
+  /// Of several, each of which is a rank; one that is named twice is two. Empty: one alone.
+  std::vector<int> ranks = {};
 };
 
-/// "auto", "cuda" (the first GPU), "cuda:N" or "cpu"; Usage for anything else.
+/// "auto", "cuda" (the first GPU), "cuda:N", "cuda:N,M,.." (a rank on each) or "cpu"; Usage for
+/// anything else.
 Result<DeviceName> parseDeviceName(std::string_view text);
 
 } // namespace gpt2c::rt

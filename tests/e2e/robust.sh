@@ -140,7 +140,8 @@ expect 10 "^error: out of GPU memory for .*: asked for [0-9]* bytes .* free on F
 expect 10 "^error: out of GPU memory for " "${fake[@]}" "${run[@]}" --device=auto
 expect 6 "no CUDA device 3: the driver reports 1, numbered from 0" \
   "${fake[@]}" "${run[@]}" --device=cuda:3
-expect 1 "no device; there are auto, cuda, cuda:N and cpu" "${fake[@]}" "${run[@]}" --device=cuda:x
+expect 1 "no device; there are auto, cuda, cuda:N, cuda:N,M,.. and cpu" \
+  "${fake[@]}" "${run[@]}" --device=cuda:x
 # gpt2c itself takes a GPU for its architecture and for what it measures.
 on=("${fake[@]}" gpt2c "$sample" -o on.plan --device=cuda:3)
 expect 6 "no CUDA device 3: the driver reports 1, .*, or name architectures" "${on[@]}"

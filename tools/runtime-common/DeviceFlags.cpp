@@ -1,6 +1,7 @@
 #include "tools/runtime-common/DeviceFlags.h"
 
 #include "runtime/cuda/CudaBackend.h"
+#include "runtime/cuda/CudaRanks.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/DeviceName.h"
 #include "runtime/group/SocketRanks.h"
@@ -13,20 +14,27 @@ namespace gpt2c {
 
 void DeviceFlags::addTo(Flags &flags) {
   flags
-      .value("device", "auto|cuda|cuda:N|cpu",
-             "Where to run: cuda (the first GPU), cuda:N, cpu (from the IR in the plan), or auto: "
-             "the GPU where the plan has code for the first, else the CPU (default)",
+      .value("device", "auto|cuda|cuda:N[,M,..]|cpu",
+             "Where to run: cuda (the first GPU), cuda:N, several as --gpus does, cpu (from the IR "
+             "in the plan), or auto: the GPU where the plan has code for the first, else the CPU "
+             "(default)",
              device)
+      .value("gpus", "N,M,..",
+             "Run as a rank on each of these GPUs of a host, each with its part of every layer, of "
+             "a plan of gpt2c --tensor-parallel; one that is named twice is two ranks",
+             gpus)
       .value("threads", "N", "Threads of the CPU device; 0: one for each core", threads)
       .value("ranks", "N|env",
-             "Run as so many ranks, each with its part of every layer, of a plan of gpt2c "
+             "Run as so many ranks on the CPU device, of a plan of gpt2c "
              "--tensor-parallel: N threads of this process, or env: the processes that RANK, "
              "WORLD_SIZE, MASTER_ADDR and MASTER_PORT name, of which rank 0 answers",
              ranks)
       .value("ranks-wait", "SECONDS", "With --ranks=env: how long ranks may come late (30)",
              ranksWait)
       .value("rank-silence", "SECONDS",
-             "With --ranks=env: a process that is silent for so long is lost (0.8)", rankSilence)
+             "A rank that is silent for so long is lost: a process of --ranks=env (0.8), or one of "
+             "--gpus that another waits for (1)",
+             rankSilence)
       .flag("skip-weight-checksum", "Do not read all weights at start to verify their checksum",
             skipWeightChecksum);
 }
@@ -69,8 +77,9 @@ rt::Result<Ranks> ranksOf(const DeviceFlags &flags) {
     if (!at)
       return at.status();
     at->waitSeconds = flags.ranksWait;
-    at->silenceSeconds = flags.rankSilence;
-    if (!(flags.ranksWait > 0) || !(flags.rankSilence >= 0.3))
+    if (flags.rankSilence != 0)
+      at->silenceSeconds = flags.rankSilence;
+    if (!(flags.ranksWait > 0) || !(at->silenceSeconds >= 0.3))
       return {rt::Code::Usage, "--ranks-wait is more than 0 and --rank-silence at least 0.3 "
                                "seconds: a process says ten times in a second that it lives"};
     if (at->ranks > 1)
@@ -81,9 +90,27 @@ rt::Result<Ranks> ranksOf(const DeviceFlags &flags) {
     ranks.threads = int(n);
   }
   if ((ranks.threads > 1 || ranks.meeting) && flags.device != "cpu")
-    return {rt::Code::Usage, "--ranks: ranks run on the CPU device, there are no kernels for them "
-                             "yet: give --device=cpu"};
+    return {rt::Code::Usage, "--ranks: these are ranks of the CPU device: give --device=cpu, or "
+                             "name the GPUs that are to be ranks with --gpus=0,1"};
   return ranks;
+}
+
+/// What --device and --gpus name.
+rt::Result<rt::DeviceName> deviceOf(const DeviceFlags &flags) {
+  rt::Result<rt::DeviceName> device = rt::parseDeviceName(flags.device);
+  if (!device)
+    return {rt::Code::Usage, "--device=" + flags.device +
+                                 " is no device; there are auto, cuda, cuda:N, cuda:N,M,.. and "
+                                 "cpu"};
+  if (flags.gpus.empty())
+    return device;
+  if (device->kind == rt::DeviceName::Kind::Cpu || flags.device.starts_with("cuda:"))
+    return {rt::Code::Usage, "--gpus names the GPUs: leave --device=" + flags.device + " out"};
+  rt::Result<rt::DeviceName> gpus = rt::parseDeviceName("cuda:" + flags.gpus);
+  if (!gpus)
+    return {rt::Code::Usage,
+            "--gpus=" + flags.gpus + ": GPUs are numbers, as the driver counts: 0,1"};
+  return gpus;
 }
 
 } // namespace
@@ -125,10 +152,16 @@ rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const D
       return group.status();
     return std::make_unique<rt::Session>(std::move(plan), group.take());
   }
-  rt::Result<rt::DeviceName> wanted = rt::parseDeviceName(flags.device);
+  rt::Result<rt::DeviceName> wanted = deviceOf(flags);
   if (!wanted)
-    return {rt::Code::Usage,
-            "--device=" + flags.device + " is no device; there are auto, cuda, cuda:N and cpu"};
+    return wanted.status();
+  if (!wanted->ranks.empty()) {
+    rt::Result<std::unique_ptr<rt::Backend>> group =
+        rt::makeCudaRanks(plan, wanted->ranks, flags.rankSilence);
+    if (!group)
+      return group.status();
+    return std::make_unique<rt::Session>(std::move(plan), group.take());
+  }
   rt::Result<std::unique_ptr<rt::Backend>> backend = openBackend(plan, *wanted, flags.threads);
   if (!backend)
     return backend.status();

@@ -1,4 +1,4 @@
-// --device, --threads, --ranks and --skip-weight-checksum.
+// --device, --threads, --gpus, --ranks and --skip-weight-checksum.
 #pragma once
 
 #include "runtime/session/Session.h"
@@ -13,9 +13,10 @@ struct DeviceFlags {
   std::string device = "auto";
   int threads = 0; ///< of the CPU device; 0: one for each core
   bool skipWeightChecksum = false;
-  std::string ranks = {};   ///< "": alone; a number, or "env"
-  double ranksWait = 30;    ///< seconds until all processes are there
-  double rankSilence = 0.8; ///< seconds after which a silent one is lost
+  std::string gpus = {};  ///< "": as the device says; "0,1": a rank on each
+  std::string ranks = {}; ///< "": alone; a number, or "env"
+  double ranksWait = 30;  ///< seconds until all processes are there
+  double rankSilence = 0; ///< seconds after which a silent one is lost; 0: as is usual
 
   void addTo(Flags &flags);
 };

@@ -3,6 +3,8 @@
 
 #include "cpu/CpuBackend.h"
 #include "runtime/cuda/CudaBackend.h"
+#include "runtime/cuda/CudaRanks.h"
+#include "runtime/device/DeviceName.h"
 #include "runtime/session/Session.h"
 
 #include <cerrno>
@@ -36,6 +38,14 @@ inline void need(const rt::Status &status) {
 inline std::unique_ptr<rt::Session> open(const rt::Plan::Ptr &plan, bool cuda) {
   return std::make_unique<rt::Session>(
       plan, need(cuda ? rt::makeCudaBackend(plan) : makeCpuBackend(plan, {.threads = 1})));
+}
+
+/// The same on several GPUs as ranks: "cuda:0,1"; other names are those of one device.
+inline std::unique_ptr<rt::Session> openNamed(const rt::Plan::Ptr &plan, const char *device) {
+  const rt::DeviceName name = need(rt::parseDeviceName(device));
+  if (name.ranks.empty())
+    return open(plan, name.kind == rt::DeviceName::Kind::Cuda);
+  return std::make_unique<rt::Session>(plan, need(rt::makeCudaRanks(plan, name.ranks)));
 }
 
 } // namespace gpt2c::e2e

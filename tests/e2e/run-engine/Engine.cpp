@@ -8,12 +8,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 using namespace gpt2c;
 using e2e::fail;
 using e2e::need;
-using e2e::open;
+using e2e::openNamed;
 using rt::Tokens;
 
 namespace {
@@ -34,9 +33,9 @@ struct Live {
 
 class Run {
 public:
-  Run(const rt::Plan::Ptr &plan, bool cuda, unsigned seed)
-      : session_(open(plan, cuda)), alone_(open(plan, cuda)), requests_(*session_, seed),
-        tie_(tieOf(plan->meta().precision)),
+  Run(const rt::Plan::Ptr &plan, const char *device, unsigned seed)
+      : session_(openNamed(plan, device)), alone_(openNamed(plan, device)),
+        requests_(*session_, seed), tie_(tieOf(plan->meta().precision)),
         reportTie_(plan->meta().precision == "fp16" ? 3 * tie_ : tie_) {
     rt::EngineOptions options;
     options.kvBytes = requests_.kvBytes();
@@ -201,9 +200,9 @@ private:
 
 int main(int argc, char **argv) {
   if (argc < 3 || argc > 5)
-    fail("usage: e2e_engine PLAN cpu|cuda [REQUESTS [SEED]]");
+    fail("usage: e2e_engine PLAN cpu|cuda|cuda:N,M,.. [REQUESTS [SEED]]");
   rt::Plan::Ptr plan = need(rt::Plan::open(argv[1]));
-  Run run(plan, !std::strcmp(argv[2], "cuda"), argc > 4 ? unsigned(std::atoi(argv[4])) : 1);
+  Run run(plan, argv[2], argc > 4 ? unsigned(std::atoi(argv[4])) : 1);
   run.play(argc > 3 ? std::atoi(argv[3]) : 120);
   return 0;
 }

@@ -1,0 +1,43 @@
+// Where ranks on several GPUs of one host, or on one, meet: memory that kernels of all of them
+// write (templates/exchange/exchange.cuh).
+#pragma once
+
+#include "runtime/cuda/CudaDevice.h"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace gpt2c::rt::cuda {
+
+/// A rank's end.
+class Exchange {
+public:
+  /// One for each rank, on its device; a device may be that of several. `patience`: seconds that a
+  /// kernel waits for another rank. Incompatible where a device has no access to another's memory,
+  /// or what it writes there is not what that one reads.
+  static Result<std::vector<std::unique_ptr<Exchange>>>
+  connect(std::span<const std::shared_ptr<CudaDevice>> devices, double patience);
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  /// What kernels are given.
+  CUdeviceptr record() const { return record_.address(); }
+  uint64_t bytes() const { return record_.bytes() + slots_.bytes(); }
+  /// Whether no kernel that has ended waited in vain; else for which rank. It stays so: nothing
+  /// that is launched behind it exchanges anything.
+  Status check() const;
+
+private:
+  Exchange() = default;
+  Status allocate(std::shared_ptr<CudaDevice> device, int rank, int ranks);
+  Status place(std::span<const std::unique_ptr<Exchange>> all, double patience);
+
+  std::shared_ptr<CudaDevice> device_;
+  int rank_ = 0, ranks_ = 1;
+  double patience_ = 0;
+  DeviceMemory record_, slots_;
+  PinnedMemory error_; ///< a u64
+};
+
+} // namespace gpt2c::rt::cuda

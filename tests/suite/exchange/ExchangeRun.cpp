@@ -1,0 +1,104 @@
+#include "ExchangeRun.h"
+
+#include "ir/Tensor.h"
+#include "runtime/plan/Expr.h"
+
+#include <bit>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <thread>
+
+namespace gpt2c::exchange {
+
+void expect(bool condition, const std::string &message) {
+  if (!condition)
+    throw Failure{message};
+}
+void expectOk(const rt::Status &s) { expect(s.ok(), s.message()); }
+
+Scalar scalarOf(Store s) {
+  return s == Store::F32 ? Scalar::F32 : s == Store::F16 ? Scalar::F16 : Scalar::BF16;
+}
+size_t bytesOf(Store s) { return s == Store::F32 ? 4 : 2; }
+uint32_t bitsOf(Store s, double value) {
+  return s == Store::F32   ? std::bit_cast<uint32_t>(float(value))
+         : s == Store::F16 ? floatToHalf(float(value))
+                           : floatToBfloat(float(value));
+}
+double valueOf(Store s, uint32_t bits) {
+  return s == Store::F32   ? std::bit_cast<float>(bits)
+         : s == Store::F16 ? halfToFloat(uint16_t(bits))
+                           : bfloatToFloat(uint16_t(bits));
+}
+
+Rank::Rank(std::shared_ptr<CudaDevice> device, std::unique_ptr<rt::cuda::Exchange> end,
+           const std::vector<char> &image, llvm::ArrayRef<KernelSource> kernels)
+    : device_(std::move(device)), end_(std::move(end)) {
+  auto module = device_->loadModule(std::as_bytes(std::span(image)), "the kernels of an exchange");
+  expectOk(module.status());
+  module_ = module.take();
+  for (const KernelSource &kernel : kernels) {
+    auto function = module_.function(kernel.name, kernel.sharedBytes);
+    expectOk(function.status());
+    functions_.push_back(*function);
+    threads_.push_back(kernel.threads);
+  }
+}
+
+DeviceMemory Rank::memory(Store type, llvm::ArrayRef<uint32_t> bits) {
+  std::vector<std::byte> bytes(bits.size() * bytesOf(type));
+  for (size_t i = 0; i < bits.size(); ++i)
+    std::memcpy(bytes.data() + i * bytesOf(type), &bits[i], bytesOf(type));
+  auto memory = device_->allocate(bytes.size(), "a tensor");
+  expectOk(memory.status());
+  expectOk(device_->upload(memory->address(), bytes.data(), bytes.size()));
+  return memory.take();
+}
+
+std::vector<uint32_t> Rank::read(Store type, const DeviceMemory &from, size_t count) {
+  std::vector<std::byte> bytes(count * bytesOf(type));
+  expectOk(device_->download(bytes.data(), from.address(), bytes.size()));
+  std::vector<uint32_t> bits(count);
+  for (size_t i = 0; i < count; ++i)
+    std::memcpy(&bits[i], bytes.data() + i * bytesOf(type), bytesOf(type));
+  return bits;
+}
+
+void Rank::launch(size_t kernel, const Grid &grid, llvm::ArrayRef<CUdeviceptr> addresses,
+                  int rows) {
+  rt::cuda::Launch launch;
+  launch.function = functions_[kernel];
+  launch.block[0] = threads_[kernel];
+  launch.programmatic = true;
+  for (int i = 0; i < 3; ++i)
+    launch.grid[i] = unsigned(*rt::evalExpr(grid[size_t(i)], {}));
+  std::vector<uint64_t> words{end_->record()};
+  words.insert(words.end(), addresses.begin(), addresses.end());
+  words.push_back(uint64_t(rows));
+  std::vector<void *> pointers;
+  for (uint64_t &word : words)
+    pointers.push_back(&word);
+  expectOk(device_->launch(launch, pointers.data()));
+}
+
+void onAll(llvm::MutableArrayRef<std::unique_ptr<Rank>> ranks,
+           const std::function<void(size_t rank, Rank &)> &f) {
+  std::vector<std::optional<Failure>> failures(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < ranks.size(); ++r)
+    threads.emplace_back([&, r] {
+      try {
+        f(r, *ranks[r]);
+      } catch (const Failure &failure) {
+        failures[r] = failure;
+      }
+    });
+  for (std::thread &t : threads)
+    t.join();
+  for (size_t r = 0; r < ranks.size(); ++r)
+    if (failures[r])
+      throw Failure{"rank " + std::to_string(r) + ": " + failures[r]->message};
+}
+
+} // namespace gpt2c::exchange
