@@ -136,6 +136,12 @@ public:
     });
   }
   Result<rt::RowsOutput> extended() override { return rows_.extended(); }
+  Status allocateHostPages(int32_t count, bool checks) override {
+    return rows_.allocateHost(count, checks);
+  }
+  Status movePages(std::span<const rt::PageMove> moves) override { return rows_.move(moves); }
+  Result<rt::MovedPages> movedPages(bool) override { return rows_.moved(); }
+  std::span<std::byte> hostPage(int32_t page) override { return rows_.hostPage(page); }
 
   Result<std::vector<HostTensor>> run(const plan::FunctionT &function,
                                       std::span<const HostTensor> inputs,

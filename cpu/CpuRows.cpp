@@ -7,6 +7,8 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstdlib>
 
 namespace gpt2c {
@@ -48,6 +50,8 @@ rt::PagedState CpuRows::state() const {
       static_cast<int32_t>(std::min(mostRows, int64_t{plan.max_batch} * plan.max_context));
   const int64_t heads = kv->type.shape[3].constant().value_or(plan.heads); // of a rank, some
   state.pageBytes = plan.bytes_per_token / plan.heads * heads * tokens;
+  state.hostPages = host_.valid() ? static_cast<int32_t>(host_.dim(0)) : 0;
+  state.outBytesPerSecond = outBytesPerSecond_, state.inBytesPerSecond = inBytesPerSecond_;
   return state;
 }
 
@@ -71,6 +75,60 @@ Status CpuRows::allocate(uint64_t bytes) {
     return Status(Code::OutOfMemory, std::to_string(pages) + " pages of the KV state take " +
                                          std::to_string(pages * state.pageBytes) +
                                          " bytes, which the system refuses");
+  return {};
+}
+
+std::span<std::byte> CpuRows::pageOf(int32_t page) {
+  const size_t bytes = state().pageBytes;
+  return {static_cast<std::byte *>(pages_.raw()) + size_t(page) * bytes, bytes};
+}
+
+std::span<std::byte> CpuRows::hostPage(int32_t page) {
+  const size_t bytes = state().pageBytes;
+  return {static_cast<std::byte *>(host_.raw()) + size_t(page) * bytes, bytes};
+}
+
+Status CpuRows::allocateHost(int32_t count, bool checks) {
+  if (!pages_.valid())
+    return Status(Code::Usage, "host pages stand behind those of the device, and there are none");
+  host_ = {};
+  sums_ = {};
+  if (count == 0)
+    return {};
+  host_ = lazyZeros(DType::I8, {count, int64_t(state().pageBytes)});
+  if (!host_.valid())
+    return Status(Code::OutOfMemory, std::to_string(count) + " pages in host memory take " +
+                                         std::to_string(count * state().pageBytes) +
+                                         " bytes, which the system refuses");
+  // Once for the memory to be there, then to be timed.
+  const rt::PageMove there{0, 0, true}, back{0, 0, false};
+  rt::MovedPages before;
+  for (int run = 0; run < 2; ++run) {
+    before = moved_;
+    if (Status s = move(std::array{there, back}); !s.ok())
+      return s;
+  }
+  const double bytes = double(state().pageBytes);
+  outBytesPerSecond_ = bytes / std::max(1e-9, moved_.outSeconds - before.outSeconds);
+  inBytesPerSecond_ = bytes / std::max(1e-9, moved_.inSeconds - before.inSeconds);
+  sums_ = {count, checks};
+  return {};
+}
+
+Status CpuRows::move(std::span<const rt::PageMove> moves) {
+  using Clock = std::chrono::steady_clock;
+  for (const rt::PageMove &m : moves) {
+    const std::span<std::byte> device = pageOf(m.page), host = hostPage(m.hostPage);
+    if (Status s = m.out ? Status() : sums_.check(m.hostPage, host); !s.ok())
+      return s;
+    const Clock::time_point start = Clock::now();
+    std::ranges::copy(m.out ? device : host, (m.out ? host : device).begin());
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    ++(m.out ? moved_.out : moved_.in);
+    (m.out ? moved_.outSeconds : moved_.inSeconds) += seconds;
+    if (m.out)
+      sums_.put(m.hostPage, host);
+  }
   return {};
 }
 

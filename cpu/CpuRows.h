@@ -3,6 +3,7 @@
 
 #include "ir/Function.h"
 #include "runtime/device/Backend.h"
+#include "runtime/device/PageSums.h"
 #include "runtime/device/RowsCall.h"
 
 #include <deque>
@@ -25,8 +26,15 @@ public:
   using Execute = llvm::function_ref<rt::Result<std::vector<Tensor>>(llvm::ArrayRef<Tensor>)>;
   rt::Status extend(std::span<const rt::Segment> segments, Execute execute);
   rt::Result<rt::RowsOutput> extended();
+  rt::Status allocateHost(int32_t count, bool checks);
+  /// The copies have ended when this returns.
+  rt::Status move(std::span<const rt::PageMove> moves);
+  rt::MovedPages moved() const { return moved_; }
+  std::span<std::byte> hostPage(int32_t page);
 
 private:
+  std::span<std::byte> pageOf(int32_t page);
+
   rt::RowsLimits limits() const;
   rt::Result<rt::RowsOutput> run(std::span<const rt::Segment> segments, const rt::RowsCall &call,
                                  Execute execute);
@@ -34,6 +42,10 @@ private:
   const Module &module_;
   const rt::Plan &plan_;
   Tensor pages_;
+  Tensor host_; ///< i8[host pages, bytes of one]
+  rt::PageSums sums_;
+  rt::MovedPages moved_;
+  double outBytesPerSecond_ = 0, inBytesPerSecond_ = 0;
   rt::Tokens choices_; ///< of the call begun last
   std::deque<rt::RowsOutput> extended_;
 };

@@ -123,6 +123,7 @@ struct alignas(64) TensorMap {
   X(streamDestroy, cuStreamDestroy_v2, (CUstream))                                                 \
   X(streamSynchronize, cuStreamSynchronize, (CUstream))                                            \
   X(streamQuery, cuStreamQuery, (CUstream))                                                        \
+  X(streamWaitEvent, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                             \
   X(streamBeginCapture, cuStreamBeginCapture_v2, (CUstream, int))                                  \
   X(streamEndCapture, cuStreamEndCapture, (CUstream, CUgraph *))                                   \
   X(graphInstantiate, cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))   \
@@ -134,6 +135,7 @@ struct alignas(64) TensorMap {
   X(eventRecord, cuEventRecord, (CUevent, CUstream))                                               \
   X(eventRecordWithFlags, cuEventRecordWithFlags, (CUevent, CUstream, unsigned))                   \
   X(eventSynchronize, cuEventSynchronize, (CUevent))                                               \
+  X(eventQuery, cuEventQuery, (CUevent))                                                           \
   X(eventElapsedTime, cuEventElapsedTime, (float *, CUevent, CUevent))                             \
   X(moduleLoadDataEx, cuModuleLoadDataEx, (CUmodule *, const void *, unsigned, int *, void **))    \
   X(moduleUnload, cuModuleUnload, (CUmodule))                                                      \

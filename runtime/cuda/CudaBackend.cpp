@@ -83,6 +83,30 @@ BackendStats CudaBackend::stats() const {
   return stats;
 }
 
+Status CudaBackend::allocateHostPages(int32_t count, bool checks) {
+  if (rows_.pages < 1)
+    return {Code::Usage, "host pages stand behind those of the device, and there are none"};
+  rows_.host.reset();
+  if (count == 0)
+    return {};
+  Result<std::unique_ptr<PageCopies>> host =
+      PageCopies::create(device_, pagesAt(), count, pagedState().pageBytes, checks);
+  if (!host)
+    return host.status();
+  rows_.host = host.take();
+  return {};
+}
+
+Status CudaBackend::movePages(std::span<const PageMove> moves) {
+  if (!rows_.host)
+    return {Code::Usage, "movePages: there are no pages in host memory"};
+  return rows_.host->begin(moves);
+}
+
+Result<MovedPages> CudaBackend::movedPages(bool waits) {
+  return rows_.host ? rows_.host->ended(waits) : MovedPages();
+}
+
 Result<std::vector<std::byte>> CudaBackend::readWeight(size_t index) {
   std::vector<std::byte> bytes(plan_->meta().weights[index]->bytes);
   if (Status s = executor_->readWeight(index, bytes); !s.ok())

@@ -7,6 +7,7 @@
 #include "runtime/cuda/Exchange.h"
 #include "runtime/cuda/GraphCache.h"
 #include "runtime/cuda/HostPorts.h"
+#include "runtime/cuda/PageCopies.h"
 #include "runtime/cuda/StepState.h"
 #include "runtime/device/Backend.h"
 #include "runtime/device/FunctionCall.h"
@@ -57,6 +58,10 @@ public:
   Status allocatePages(uint64_t bytes) override;
   Status extend(std::span<const Segment> segments) override;
   Result<RowsOutput> extended() override;
+  Status allocateHostPages(int32_t count, bool checks) override;
+  Status movePages(std::span<const PageMove> moves) override;
+  Result<MovedPages> movedPages(bool waits) override;
+  std::span<std::byte> hostPage(int32_t page) override { return rows_.host->page(page); }
   Result<std::vector<FunctionProfile>> profileRows(std::span<const Segment> segments,
                                                    int repetitions) override;
   Result<FunctionProfile> profile(std::string_view function, std::span<const Tokens> sequences,
@@ -130,6 +135,7 @@ private:
     DeviceMemory inputs;
     DeviceMemory greedy; ///< i32[maxSegments]: the choices of @extend, in front of @sample
     int32_t pages = 0;
+    std::unique_ptr<PageCopies> host; ///< null: no pages in host memory
     RowsLimits limits;
     std::array<Slot, 2> slots;
     int next = 0;        ///< slot of the next call
@@ -174,6 +180,9 @@ private:
   Status generateSteps(int steps, bool wantLogits);
   Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
+  CUdeviceptr pagesAt() const {
+    return rows_.memory.bytes() ? rows_.memory.address() : kv_.address();
+  }
   CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count,
                         int32_t padding = 0);
   bool runsSteps(const plan::FunctionT &function) const;

@@ -77,6 +77,11 @@ PagedState CudaBackend::pagedState() const {
     return {};
   state.pageBytes = kvPlan().bytes_per_token * uint64_t(state.pageTokens);
   state.pages = rows_.pages;
+  if (rows_.host) {
+    state.hostPages = rows_.host->count();
+    state.outBytesPerSecond = rows_.host->bytesPerSecond(true);
+    state.inBytesPerSecond = rows_.host->bytesPerSecond(false);
+  }
   return state;
 }
 
@@ -204,7 +209,6 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
   auto place = [&](const std::vector<int32_t> &values, int64_t count, int32_t padding = 0) {
     return placeRows(slot, values, size_t(count), padding);
   };
-  const CUdeviceptr kv = rows_.memory.bytes() ? rows_.memory.address() : kv_.address();
   std::vector<std::pair<std::string_view, CUdeviceptr>> inputs = {
       {"ids", place(call.ids, rows)},
       {steps ? "past" : "positions", place(call.positions, rows)},
@@ -212,7 +216,7 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
       {"choices",
        drawn.empty() ? 0
                      : placeRows(slot, wordsOf(drawn), size_t(paddedSegments * sampleRowWords), 0)},
-      {"kv", kv}};
+      {"kv", pagesAt()}};
   if (!steps) {
     inputs.emplace_back("pieces", place(call.pieceWords, 4 * pieces));
     inputs.emplace_back("last", place(call.last, paddedSegments));
@@ -228,7 +232,7 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
     bound.outputs.push_back(port->role == plan::Role::NextToken && samples ? rows_.greedy.address()
                             : port->role == plan::Role::NextToken
                                 ? reinterpret_cast<CUdeviceptr>(slot.next.data())
-                            : port->role == plan::Role::KvState         ? kv
+                            : port->role == plan::Role::KvState         ? pagesAt()
                             : !wantLogits && !samples && port->optional ? 0
                                                                         : logits_.address());
   const std::pair<std::string_view, int64_t> sizes[] = {{"rows", rows},

@@ -153,6 +153,31 @@ public:
     return {Code::Unsupported, "the device " + name() + " does not run rows of any sequences"};
   }
 
+  /// Host memory for `count` pages beside those of allocatePages(), in the place of what there was,
+  /// and what pagedState() says of it. With `checks`, a page that is not as it came is not copied
+  /// back: movePages() is Corrupt then. No copy may be under way.
+  virtual Status allocateHostPages(int32_t count, bool checks) {
+    (void)count, (void)checks;
+    return {Code::Unsupported, "the device " + name() + " keeps no pages in host memory"};
+  }
+  /// Begins copies, each behind what the calls begun so far do, beside what later calls do. Until
+  /// it has ended, what a copy writes is neither read nor written; what it reads may be read, and
+  /// where it is written the copy means nothing.
+  virtual Status movePages(std::span<const PageMove> moves) {
+    (void)moves;
+    return {Code::Unsupported, "the device " + name() + " keeps no pages in host memory"};
+  }
+  /// `waits`: for one more to end, where one is under way.
+  virtual Result<MovedPages> movedPages(bool waits) {
+    (void)waits;
+    return MovedPages();
+  }
+  /// What host memory holds there.
+  virtual std::span<std::byte> hostPage(int32_t page) {
+    (void)page;
+    return {};
+  }
+
   /// The work of extend(), and behind it that of the choices that are sampled: of each its steps,
   /// timed as by profile(), launch by launch also where extend() takes one. Every run writes the
   /// same places. No call may be begun, and what is carried has no meaning.

@@ -21,6 +21,22 @@ struct PagedState {
   int32_t maxSteps =
       0; ///< calls of up to so many segments of one token each are faster than others
   uint64_t pageBytes = 0; ///< of one page, all layers
+  int32_t hostPages = 0;  ///< in host memory behind them: allocateHostPages()
+  /// Of copies of pages to host memory and back, as measured then; 0: not known.
+  double outBytesPerSecond = 0, inBytesPerSecond = 0;
+};
+
+/// A copy of one page between the device and host memory.
+struct PageMove {
+  int32_t page = 0, hostPage = 0; ///< each numbered from 0
+  bool out = false;               ///< to the host; else to the device
+};
+
+/// Of all copies begun so far, those that have ended. Each way has an order of its own, in which
+/// they were begun.
+struct MovedPages {
+  int64_t out = 0, in = 0;
+  double outSeconds = 0, inSeconds = 0; ///< during which they were copied
 };
 
 /// New tokens of one sequence. The rows of a call are its segments' tokens, one behind the other.

@@ -13,6 +13,15 @@ const plan::RanksT *ranksOf(const plan::PlanT &meta, int tensor) {
   return nullptr;
 }
 
+std::string patternOfRanks(int tensor) { return std::to_string(tensor) + " ranks"; }
+
+std::string whyNoGain(const plan::PlanT &meta, int tensor) {
+  for (const auto &remark : meta.remarks)
+    if (remark->pass == "parallel" && remark->pattern == patternOfRanks(tensor))
+      return remark->message;
+  return {};
+}
+
 Status noSuchRanks(const plan::PlanT &meta, int tensor) {
   std::string there;
   for (const auto &ranks : meta.ranks)
@@ -68,6 +77,21 @@ public:
                  [&] { return asResult(first_->allocatePages(bytes)); })
         .status();
   }
+
+  Status allocateHostPages(int32_t count, bool checks) override {
+    return onAll({.kind = RankCall::AllocateHostPages, .numbers = {count, checks}},
+                 [&] { return asResult(first_->allocateHostPages(count, checks)); })
+        .status();
+  }
+  /// Ranks keep pages of the same numbers; all have moved theirs when this returns.
+  Status movePages(std::span<const PageMove> moves) override {
+    RankCall call{.kind = RankCall::MovePages};
+    for (const PageMove &m : moves)
+      call.numbers.insert(call.numbers.end(), {m.page, m.hostPage, m.out});
+    return onAll(call, [&] { return asResult(moveNow(*first_, moves)); }).status();
+  }
+  Result<MovedPages> movedPages(bool) override { return first_->movedPages(false); }
+  std::span<std::byte> hostPage(int32_t page) override { return first_->hostPage(page); }
 
   /// The first rank chooses tokens; the others are told what was chosen and draw nothing.
   Status extend(std::span<const Segment> segments) override {

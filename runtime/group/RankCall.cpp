@@ -39,13 +39,16 @@ Result<RankReply> performRun(Backend &backend, const RankCall &call) {
 }
 
 /// How many numbers a call has.
-size_t numbersOf(RankCall::Kind kind) {
-  switch (kind) {
+size_t numbersOf(const RankCall &call) {
+  switch (call.kind) {
+  case RankCall::MovePages:
+    return (call.numbers.size() + 2) / 3 * 3;
   case RankCall::Decode:
   case RankCall::AllocatePages:
   case RankCall::Run:
     return 1;
   case RankCall::WriteKv:
+  case RankCall::AllocateHostPages:
     return 2;
   case RankCall::ReadKv:
     return 4;
@@ -66,9 +69,22 @@ Result<RankReply> replyTo(const Status &s) { return s.ok() ? Result<RankReply>(R
 
 } // namespace
 
+Status moveNow(Backend &backend, std::span<const PageMove> moves) {
+  Result<MovedPages> now = backend.movedPages(false);
+  if (!now)
+    return now.status();
+  const auto wanted = now->out + now->in + int64_t(moves.size());
+  if (Status s = backend.movePages(moves); !s.ok())
+    return s;
+  do
+    now = backend.movedPages(true);
+  while (now && now->out + now->in < wanted);
+  return now.status();
+}
+
 Result<RankReply> perform(Backend &backend, const RankCall &call) {
   const auto &n = call.numbers;
-  if (n.size() != numbersOf(call.kind))
+  if (n.size() != numbersOf(call))
     return {Code::Corrupt, "a call of ranks lacks its numbers"};
   switch (call.kind) {
   case RankCall::Prefill:
@@ -92,6 +108,14 @@ Result<RankReply> perform(Backend &backend, const RankCall &call) {
     RankReply reply;
     reply.tensors.push_back(values.take());
     return reply;
+  }
+  case RankCall::AllocateHostPages:
+    return replyTo(backend.allocateHostPages(int32_t(n[0]), n[1] != 0));
+  case RankCall::MovePages: {
+    std::vector<PageMove> moves;
+    for (size_t i = 0; i < n.size(); i += 3)
+      moves.push_back({int32_t(n[i]), int32_t(n[i + 1]), n[i + 2] != 0});
+    return replyTo(moveNow(backend, moves));
   }
   case RankCall::End:
     break;
@@ -216,7 +240,7 @@ Result<RankCall> decodeCall(std::span<const std::byte> bytes) {
       call.kind != RankCall::Extend || (call.past.size() == n && call.pages.size() == n);
   const bool has = call.kind != RankCall::WriteKv || call.tensors.size() == 1;
   if (!r.done() || call.kind > RankCall::End || !fits || !has ||
-      call.numbers.size() != numbersOf(call.kind))
+      call.numbers.size() != numbersOf(call))
     return {Code::Corrupt, "what came from another rank is no call"};
   return call;
 }

@@ -19,6 +19,8 @@ struct RankCall {
     Run,
     WriteKv,
     ReadKv,
+    AllocateHostPages,
+    MovePages,
     End ///< no further call comes
   } kind = End;
   std::vector<Tokens> sequences = {}; ///< of Extend: the tokens of each segment
@@ -26,7 +28,8 @@ struct RankCall {
   std::vector<Tokens> pages = {};     ///< of Extend: of each segment
   bool wantLogits = false;
   /// Decode: steps. AllocatePages: bytes. Run: the number of the function. WriteKv and ReadKv:
-  /// layer, part; ReadKv besides: sequences, tokens.
+  /// layer, part; ReadKv besides: sequences, tokens. AllocateHostPages: pages, whether they are
+  /// checked. MovePages: page, host page and whether it goes out, of each.
   std::vector<int64_t> numbers = {};
   std::vector<HostTensor> tensors = {};
   std::vector<int64_t> symbols = {};
@@ -39,8 +42,11 @@ struct RankReply {
   std::vector<HostTensor> tensors;
 };
 
-/// Makes the call; that of extend() is collected at once.
+/// Makes the call; that of extend() is collected at once, and copies of pages have ended.
 Result<RankReply> perform(Backend &backend, const RankCall &call);
+
+/// Backend::movePages(), and the copies have ended. None may be under way.
+Status moveNow(Backend &backend, std::span<const PageMove> moves);
 
 /// Bytes of a call, and a call of bytes: Corrupt where they are none.
 std::vector<std::byte> encode(const RankCall &call);

@@ -307,6 +307,11 @@ EXPORT CUresult cuStreamQuery(CUstream s) {
   const Entry entry(gate);
   return finish(s);
 }
+/// The event's stream runs first: what follows it is in order.
+EXPORT CUresult cuStreamWaitEvent(CUstream, CUevent e, unsigned) {
+  const Entry entry(gate);
+  return finish(e->stream);
+}
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream s, int) {
   return s->capture = std::make_unique<CUgraphTag>(), kSuccess;
 }
@@ -340,6 +345,10 @@ EXPORT CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) {
   return cuEventRecord(e, s);
 }
 EXPORT CUresult cuEventSynchronize(CUevent e) {
+  const Entry entry(gate);
+  return finish(e->stream);
+}
+EXPORT CUresult cuEventQuery(CUevent e) {
   const Entry entry(gate);
   return finish(e->stream);
 }
