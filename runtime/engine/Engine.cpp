@@ -10,6 +10,25 @@
 
 namespace gpt2c::rt {
 
+static Status allocateHost(Backend &backend, const EngineOptions &options) {
+  const PagedState paged = backend.pagedState();
+  if (options.hostPages < 0 || options.turnTokens < 0)
+    return {Code::Usage, "an engine's pages in host memory and tokens of a turn are numbers of at "
+                         "least 0"};
+  if (options.hostPages && options.hostBytes)
+    return {Code::Usage, "an engine's host memory is pages or bytes, and both are given"};
+  const uint64_t pages = options.hostBytes && paged.pageBytes ? options.hostBytes / paged.pageBytes
+                                                              : uint64_t(options.hostPages);
+  if (options.hostBytes && pages < 1)
+    return {Code::Usage, std::to_string(options.hostBytes) +
+                             " bytes of host memory hold no page, one takes " +
+                             std::to_string(paged.pageBytes)};
+  const auto wanted = int32_t(std::min<uint64_t>(pages, INT32_MAX / 2));
+  if (wanted == 0 && paged.hostPages == 0)
+    return {};
+  return backend.allocateHostPages(wanted, options.checkHostPages);
+}
+
 Result<std::unique_ptr<Engine>> Engine::create(Backend &backend, const Model &model,
                                                EngineOptions options) {
   if (options.rowBudget < 0 || options.maxSequences < 0 || options.maxWaiting < 0)
@@ -26,6 +45,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Backend &backend, const Model &mo
   if (rows > paged.maxRows)
     return {Code::Usage, "the row budget is " + std::to_string(rows) + "; a call of this plan on " +
                              backend.name() + " takes at most " + std::to_string(paged.maxRows)};
+  if (Status s = allocateHost(backend, options); !s.ok())
+    return s;
   EngineLimits limits{.vocabulary = model.vocabulary,
                       .context = model.context,
                       .pages = paged.pages,
@@ -35,7 +56,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Backend &backend, const Model &mo
                       .hasTokenizer = options.tokenizer != nullptr};
   if (options.maxSequences)
     limits.sequences = std::min(limits.sequences, options.maxSequences);
-  return std::unique_ptr<Engine>(new Engine(backend, limits, rows, std::move(options)));
+  return std::unique_ptr<Engine>(
+      new Engine(backend, limits, rows, model.isBatchInvariant, std::move(options)));
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(Session &session, EngineOptions options) {
@@ -43,13 +65,21 @@ Result<std::unique_ptr<Engine>> Engine::create(Session &session, EngineOptions o
   if (!meta.kv)
     return {Code::Unsupported, "an engine needs a plan with a KV state; the remarks of gpt2c say "
                                "why this one has none"};
-  return create(session.backend(), {meta.vocab_size, meta.kv->max_context}, std::move(options));
+  return create(session.backend(), {meta.vocab_size, meta.kv->max_context, meta.batch_invariant},
+                std::move(options));
+}
+
+/// How many pages the pool has: those of the device, or of device and host together.
+static int32_t pagesOf(const PageSwap *swap, const EngineLimits &limits) {
+  return swap ? swap->pages() : limits.pages;
 }
 
 Engine::Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget,
-               EngineOptions options)
+               bool isBatchInvariant, EngineOptions options)
     : backend_(backend), options_(std::move(options)), limits_(limits), rowBudget_(rowBudget),
-      mostSteps_(size_t(backend.pagedState().maxSteps)), pool_(limits.pages, limits.pageTokens) {}
+      mostSteps_(size_t(backend.pagedState().maxSteps)), isBatchInvariant_(isBatchInvariant),
+      swap_(backend.pagedState().hostPages ? std::make_unique<PageSwap>(backend) : nullptr),
+      pool_(pagesOf(swap_.get(), limits), limits.pageTokens) {}
 
 Engine::~Engine() {
   for (; !calls_.empty(); calls_.pop_front())
@@ -67,6 +97,7 @@ Submitted Engine::submit(Request request) {
   auto sequence = std::make_unique<Sequence>(id, std::move(request), limits_.vocabulary,
                                              backend_.samples(), tokenizer);
   sequence->root = root;
+  sequence->turn = swap_ ? Sequence::Resting : Sequence::Running;
   waiting_.emplace(id, std::move(sequence));
   return {id, Refusal::None, {}};
 }
@@ -104,6 +135,8 @@ Result<std::optional<Update>> Engine::wait() {
 void Engine::forget() {
   assert(idle() && "what runs needs its pages");
   pool_.forgetAll();
+  if (swap_)
+    swap_->reset();
 }
 
 EngineStats Engine::stats() const {
@@ -114,6 +147,7 @@ EngineStats Engine::stats() const {
   now.pagesUsed = pool_.used();
   now.pagesReserved = pool_.reserved();
   now.deviceAllocations = backend_.stats().allocations;
+  addTurns(now);
   if (!calls_.empty())
     now.busySeconds += std::chrono::duration<double>(Clock::now() - busySince_).count();
   return now;
@@ -126,7 +160,8 @@ std::string Engine::whyWaiting() const {
 
 //===-- admission ---------------------------------------------------------------------------===//
 
-Supply Engine::supply() const { return {pool_.unreserved(), int32_t(running_.size())}; }
+/// Of sequences that take turns any number may be on their way.
+Supply Engine::supply() const { return {pool_.unreserved(), swap_ ? 0 : int32_t(running_.size())}; }
 
 /// Salts of which nothing is kept are forgotten, so there are never more than twice as many as
 /// pages and requests.
@@ -184,6 +219,8 @@ void Engine::admit() {
     assert(promised && "admits() counts what the pool counts");
     counted_.prefixQueries += s.prompt;
     counted_.prefixHits += s.cached;
+    if (swap_)
+      resting_.push_back(s.id);
     running_.insert(waiting_.extract(waiting_.begin()));
   }
 }
@@ -191,20 +228,26 @@ void Engine::admit() {
 /// Takes pages of the prompt that another sequence has filled since this one was admitted.
 void Engine::adopt(Sequence &s) {
   const int32_t size = pool_.pageTokens();
-  while (s.begun == s.published * size && size_t(s.published) == s.pages.size() &&
-         s.begun + size < s.prompt) {
-    const PageEntry parent = s.published ? pool_.entryOf(s.pages.back()) : s.root;
+  while (s.begun == s.published * size && (swap_ || size_t(s.published) == s.pages.size()) &&
+         s.begun + size < s.inPieces) {
+    const PageEntry parent = s.published ? pool_.entryOf(s.pages[s.published - 1]) : s.root;
     const int32_t page = pool_.find(parent, std::span(s.tokens).subspan(s.begun, size));
-    if (page < 0)
+    if (page < 0 || (swap_ && !swap_->isHere(page)))
       return;
-    pool_.unreserve(1);
-    --s.reserved;
-    pool_.share(page);
-    s.pages.push_back(page);
+    if (swap_) { // in the place of one that was taken for it
+      exchange(s.pages[s.published], page);
+    } else {
+      pool_.unreserve(1);
+      --s.reserved;
+      pool_.share(page);
+      s.pages.push_back(page);
+    }
     ++s.published;
     s.begun += size;
-    s.cached += size;
-    counted_.prefixHits += size;
+    if (s.inPieces == s.prompt) {
+      s.cached += size;
+      counted_.prefixHits += size;
+    }
   }
 }
 
@@ -216,18 +259,20 @@ void Engine::publish(Sequence &s) {
   for (; (s.published + 1) * size <= known; ++s.published) {
     const PageEntry parent = s.published ? pool_.entryOf(s.pages[s.published - 1]) : s.root;
     int32_t &page = s.pages[s.published];
-    page = pool_.publish(page, parent, std::span(s.tokens).subspan(s.published * size, size));
+    const int32_t mine = page;
+    page = pool_.publish(mine, parent, std::span(s.tokens).subspan(s.published * size, size));
+    if (swap_ && page != mine)
+      merged(s, mine, page);
   }
 }
 
 //===-- endings -----------------------------------------------------------------------------===//
 
 void Engine::giveBack(Sequence &s) {
-  while (!s.pages.empty()) {
-    pool_.release(s.pages.back());
-    s.pages.pop_back();
-  }
+  while (!s.pages.empty())
+    release(s);
   pool_.unreserve(s.reserved);
+  turns_ -= swap_ && s.turn != Sequence::Resting;
 }
 
 /// `piece` is the last one of the answer.
@@ -264,6 +309,8 @@ Status Engine::fail(Status status) {
     end(id, s->answer.end(Finish::Failed), status);
   }
   pool_.forgetAll();
+  if (swap_)
+    swap_->reset();
   return status;
 }
 

@@ -7,7 +7,8 @@
 //  - The answer of a request is the one that Session::generate gives to its prompt alone, up to how
 //    the device rounds: it depends neither on other requests nor on how the prompt was cut, nor on
 //    what the prefix cache held.
-//  - An admitted request is never evicted: its pages are promised to it before it starts.
+//  - An admitted request never starts over: its pages are promised to it before it starts. Where
+//    there are pages in host memory, requests may take turns on the device.
 //  - Requests start in the order in which they came.
 //  - Each request that was taken has exactly one ending.
 //  - No memory of the device is allocated after create().
@@ -15,6 +16,7 @@
 
 #include "runtime/engine/Admission.h"
 #include "runtime/engine/PagePool.h"
+#include "runtime/engine/PageSwap.h"
 #include "runtime/session/Session.h"
 
 #include <chrono>
@@ -49,6 +51,15 @@ struct Update {
   std::vector<Choice> prompt = {};
 };
 
+/// How the keys and values of a request come back that gave its room on the device to others.
+enum class Comeback {
+  /// Copied, or computed again where that takes less time and gives the same bits, as it does with
+  /// a batch-invariant plan.
+  Auto,
+  Copied,
+  Recomputed,
+};
+
 struct EngineOptions {
   /// Rows of one call: a row for each running sequence, and pieces of prompts in what is left. The
   /// more, the sooner a prompt is through; the fewer, the less it delays the others. 0: 512.
@@ -56,6 +67,15 @@ struct EngineOptions {
   int32_t maxSequences = 0;  ///< running at once; 0: as many as the device takes
   int64_t maxWaiting = 4096; ///< requests that may wait
   uint64_t kvBytes = 0;      ///< for all pages; 0: what the plan or the device says
+  /// Pages in host memory behind those of the device, or bytes for them; 0: none.
+  int32_t hostPages = 0;
+  uint64_t hostBytes = 0;
+  Comeback comeback = Comeback::Auto;
+  /// New tokens of a turn, at least, where requests wait for room on the device; 0: so many that
+  /// copies take half of the time.
+  int32_t turnTokens = 0;
+  /// Pages in host memory have checksums: a request whose page is not as it left fails.
+  bool checkHostPages = false;
   /// Requests share the pages of prompts that begin alike; else each has pages of its own.
   bool prefixCaching = true;
   /// Refuses to go on with a prompt behind which logits are NaN, as Session::generate does.
@@ -83,6 +103,18 @@ struct EngineStats {
   /// Time during which a call was begun and its results were not taken: at least the device's own.
   double busySeconds = 0;
   uint64_t deviceAllocations = 0; ///< as of BackendStats
+  /// Of pages, where there are any in host memory: how many are there, and hold something.
+  int32_t hostPages = 0, hostPagesUsed = 0;
+  int32_t resting = 0;                  ///< of running: without a turn on the device
+  int64_t turnsEnded = 0;               ///< that a request gave its room to others
+  int64_t pagesOut = 0, pagesIn = 0;    ///< copied to host memory, and back
+  double outSeconds = 0, inSeconds = 0; ///< during which they were copied
+  uint64_t pageBytes = 0;
+  int64_t recomputedTokens = 0; ///< of requests whose keys and values came back that way
+  /// What decides: copying the keys and values of a token back, by the measured rate of copies, and
+  /// computing them again, by what a row of a prompt took so far. 0: not known.
+  double copySecondsPerToken = 0, recomputeSecondsPerToken = 0;
+  double outBytesPerSecond = 0, inBytesPerSecond = 0; ///< as of PagedState
 };
 
 struct Submitted {
@@ -98,6 +130,7 @@ public:
   struct Model {
     int32_t vocabulary = 0;
     int64_t context = 0;
+    bool isBatchInvariant = false;
   };
 
   /// Allocates the pages. Unsupported where plan or device have none. The backend must outlive the
@@ -129,7 +162,9 @@ public:
   void forget();
 
   /// Nothing runs, waits or is on its way.
-  bool idle() const { return waiting_.empty() && running_.empty() && calls_.empty(); }
+  bool idle() const {
+    return waiting_.empty() && running_.empty() && calls_.empty() && !(swap_ && swap_->isMoving());
+  }
   EngineStats stats() const;
   const EngineLimits &limits() const { return limits_; }
   int32_t rowBudget() const { return rowBudget_; }
@@ -156,7 +191,8 @@ private:
   using Running = std::map<RequestId, std::unique_ptr<Sequence>>; ///< in the order they came
   using Clock = std::chrono::steady_clock;
 
-  Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget, EngineOptions options);
+  Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget, bool isBatchInvariant,
+         EngineOptions options);
 
   PageEntry rootOf(const std::string &salt);
   Demand demandOf(const Sequence &s) const;
@@ -164,6 +200,23 @@ private:
   void admit();
   void adopt(Sequence &s);
   void publish(Sequence &s);
+
+  // Turns on the device, where there are pages in host memory.
+  Status takeTurns();
+  bool growTurn(Sequence &s);
+  void beginTurns();
+  void endTurn(Sequence &s);
+  void forgetState(Sequence &s);
+  bool recomputes(const Sequence &s) const;
+  int64_t turnTokens() const;
+  int64_t room(const Sequence &s) const;
+  double copySeconds(int64_t tokens) const;
+  double recomputeSeconds(int64_t tokens) const;
+  void release(Sequence &s);
+  void time(const Call &call);
+  void exchange(int32_t &page, int32_t by);
+  void merged(const Sequence &s, int32_t mine, int32_t other);
+  void addTurns(EngineStats &now) const;
 
   bool waitsForHost() const;
   void planNextTokens(NextCall &next);
@@ -187,14 +240,20 @@ private:
   EngineLimits limits_;
   int32_t rowBudget_;
   size_t mostSteps_; ///< PagedState::maxSteps
+  bool isBatchInvariant_;
+  std::unique_ptr<PageSwap> swap_; ///< null: all pages are on the device
   PagePool pool_;
+  std::deque<RequestId> resting_; ///< wait for a turn, in that order; some may have ended
+  int32_t turns_ = 0;             ///< sequences that have one
   RequestId lastId_ = 0;
   Running waiting_, running_;
   std::map<std::string, PageEntry> roots_; ///< by Request::cacheSalt
   std::deque<Call> calls_;                 ///< begun and not collected, at most two
   std::deque<Update> updates_;
   EngineStats counted_;
-  Clock::time_point busySince_;
+  Clock::time_point busySince_, collected_;
+  double stepSeconds_ = 0; ///< of a call without rows of prompts, on the average of the last
+  double promptSeconds_ = 0, promptRows_ = 0; ///< of calls with many, the older the less
   bool delivering_ = false, stepping_ = false;
 };
 

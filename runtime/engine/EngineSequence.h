@@ -10,7 +10,7 @@ struct Engine::Sequence {
   Sequence(RequestId number, Request asked, int32_t vocabulary, bool samples,
            const Tokenizer *tokenizer)
       : id(number), request(std::move(asked)), tokens(request.prompt),
-        prompt(int32_t(request.prompt.size())), answer(request, tokenizer) {
+        prompt(int32_t(request.prompt.size())), inPieces(prompt), answer(request, tokenizer) {
     const AnswerBounds bounds{vocabulary, request.minTokens, request.stopTokens};
     if (Sampler::isNeeded(request.sampling, bounds))
       sampler.emplace(request.sampling, request.prompt, bounds);
@@ -19,7 +19,8 @@ struct Engine::Sequence {
   }
 
   int32_t newTokens() const { return int32_t(tokens.size()) - prompt; }
-  bool isPrompt() const { return begun < prompt; }
+  bool isPrompt() const { return begun < inPieces; }
+  bool runs() const { return turn == Running; }
   /// Whether its tokens are chosen on the host, from logits.
   bool onHost() const { return sampler && !onDevice; }
   bool scores() const { return request.promptLogprobs >= 0; }
@@ -32,12 +33,17 @@ struct Engine::Sequence {
   Request request;
   Tokens tokens; ///< the prompt and the new tokens that are known
   int32_t prompt;
+  /// Tokens that are computed in pieces: the prompt, and what is known when all is computed again.
+  int32_t inPieces;
   /// Tokens whose keys and values the calls begun so far put into the pages. One of them may not be
   /// known yet.
   int32_t begun = 0;
   int32_t pending = 0; ///< choices of calls not collected: 0 or 1, for a moment 2
   int32_t segment = 0; ///< the number of its segment in the newest call
   std::vector<int32_t> pages;
+  /// Has no rows without one. Coming: its pages are on their way to the device.
+  enum Turn : uint8_t { Resting, Coming, Running } turn = Running;
+  std::vector<int32_t> frames;    ///< of its pages, in the newest call
   PageEntry root = 0;             ///< what its first page is behind
   int32_t reserved = 0;           ///< pages promised beside these
   int32_t published = 0;          ///< of pages, from the first on: full, and entries of the pool

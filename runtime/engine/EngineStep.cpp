@@ -9,6 +9,7 @@
 #include "runtime/sampling/Logits.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -39,6 +40,9 @@ Status Engine::step() {
     status = collect();
   if (status.ok()) {
     admit();
+    status = takeTurns();
+  }
+  if (status.ok()) {
     NextCall next;
     planNextTokens(next);
     planPrompts(next);
@@ -47,6 +51,8 @@ Status Engine::step() {
       status = begin(next);
     if (status.ok() && (calls_.size() > 1 || (!begins && !calls_.empty())))
       status = collect();
+    else if (status.ok() && !begins && swap_)
+      status = swap_->wait(); // for somebody's turn
   }
   if (!status.ok())
     status = fail(std::move(status));
@@ -68,10 +74,16 @@ bool Engine::waitsForHost() const {
 void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry) {
   const int32_t to = s.begun + rows;
   while (int64_t(s.pages.size()) * pool_.pageTokens() < to) {
+    assert(!swap_ && "a turn has pages for all of its tokens");
     s.pages.push_back(pool_.take());
     --s.reserved;
   }
-  const bool prompt = s.isPrompt(), chooses = to >= s.prompt, scores = s.scores() && !chooses;
+  if (swap_) {
+    s.frames.clear();
+    for (const int32_t page : s.pages)
+      s.frames.push_back(swap_->frameOf(page));
+  }
+  const bool prompt = s.isPrompt(), chooses = to >= s.inPieces, scores = s.scores() && !chooses;
   // A greedy choice is made among what is no number as well; the largest logit is not.
   const bool checks =
       chooses && !s.sampler && options_.checkPrompts && prompt && s.newTokens() == 0;
@@ -96,7 +108,7 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
                  : isForced ? std::span<const int32_t>(s.forced).first(ahead)
                             : std::span<const int32_t>(s.tokens).subspan(s.begun, rows),
        .past = s.begun,
-       .pages = s.pages,
+       .pages = swap_ ? s.frames : s.pages,
        .carry = carry,
        .wantLogits = logits,
        .sampled = sampled});
@@ -110,12 +122,12 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
 /// one of each, of tokens that must come.
 std::vector<Engine::Sequence *> Engine::findNextTokens(int64_t &ahead) {
   const auto rows = int64_t(rowBudget_) - std::ranges::count_if(running_, [](const auto &entry) {
-                      return !entry.second->isPrompt();
+                      return entry.second->runs() && !entry.second->isPrompt();
                     });
   std::vector<Sequence *> out;
   for (auto &[id, s] : running_) {
     const int64_t left = s->request.mostTokens() - s->newTokens() - s->pending;
-    if (s->isPrompt() || left <= 0)
+    if (!s->runs() || s->isPrompt() || left <= 0 || room(*s) == 0)
       continue;
     if (s->forced.empty() && s->pending && s->sampler && s->onDevice)
       s->forced = s->sampler->force(std::min(left, rows - ahead + 1));
@@ -137,8 +149,8 @@ std::vector<Engine::Sequence *> Engine::findNextTokens(int64_t &ahead) {
 void Engine::planNextTokens(NextCall &next) {
   int64_t ahead = 0;
   const std::vector<Sequence *> going = findNextTokens(ahead);
-  const bool isMixed =
-      std::ranges::any_of(running_, [](const auto &entry) { return entry.second->isPrompt(); });
+  const bool isMixed = std::ranges::any_of(
+      running_, [](const auto &entry) { return entry.second->runs() && entry.second->isPrompt(); });
   const bool takesAll = isMixed || going.size() > mostSteps_ || ahead > int64_t(going.size());
   int64_t spare = takesAll ? int64_t(rowBudget_) - int64_t(going.size()) : 0;
   for (Sequence *s : going) {
@@ -146,7 +158,7 @@ void Engine::planNextTokens(NextCall &next) {
       addSegment(next, *s, 1, s->pending ? s->segment : -1);
       continue;
     }
-    const int64_t more = std::min(spare, int64_t(s->forced.size()) - 1);
+    const int64_t more = std::min({spare, int64_t(s->forced.size()) - 1, room(*s) - 1});
     addSegment(next, *s, int32_t(1 + more), -1);
     spare -= more;
   }
@@ -160,7 +172,7 @@ void Engine::planPrompts(NextCall &next) {
   for (auto &[id, s] : running_) {
     if (next.rows >= rowBudget_)
       return;
-    if (!s->isPrompt())
+    if (!s->runs() || !s->isPrompt())
       continue;
     if (s->scores()) { // of each row the next token is asked, and a segment has one choice
       addSegment(next, *s, 1, -1);
@@ -168,20 +180,20 @@ void Engine::planPrompts(NextCall &next) {
     }
     adopt(*s);
     const int32_t page = s->begun / size;
-    if ((page + 1) * size < s->prompt) {
+    if ((page + 1) * size < s->inPieces) {
       const PageEntry parent = page ? pool_.entryOf(s->pages[page - 1]) : s->root;
       const auto tokens = std::span<const int32_t>(s->tokens).subspan(page * size, size);
       const bool isNew = filling.emplace(parent, PagePool::hashOf(parent, tokens)).second;
       if (!isNew && s->begun % size == 0)
         continue;
     }
-    addSegment(next, *s, std::min(rowBudget_ - next.rows, s->prompt - s->begun), -1);
+    addSegment(next, *s, std::min(rowBudget_ - next.rows, s->inPieces - s->begun), -1);
   }
 }
 
 Status Engine::begin(NextCall &next) {
   if (calls_.empty())
-    busySince_ = Clock::now();
+    busySince_ = collected_ = Clock::now();
   if (Status s = backend_.extend(next.segments); !s.ok())
     return s;
   ++counted_.calls;
@@ -212,6 +224,7 @@ Status Engine::collect() {
   }
   if (!out)
     return out.status();
+  time(call);
   const auto wanted = size_t(std::ranges::count_if(call, &Part::logits));
   const size_t width = wanted ? out->logits.size() / wanted : 0;
   if (out->next.size() != call.size() || (wanted && width < size_t(limits_.vocabulary)))

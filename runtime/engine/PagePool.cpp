@@ -79,6 +79,13 @@ void PagePool::release(int32_t page) {
     blank_.push_back(page);
 }
 
+void PagePool::discard(int32_t page) {
+  assert(count_[page] == 1);
+  if (entry_[page])
+    forget(page);
+  release(page);
+}
+
 int32_t PagePool::publish(int32_t page, PageEntry parent, std::span<const int32_t> tokens) {
   assert(count_[page] == 1 && !entry_[page]);
   if (int32_t other = find(parent, tokens); other >= 0) {

@@ -63,6 +63,8 @@ public:
   /// One sequence fewer reads it. Pages of one sequence are given back last page first: then no
   /// entry is forgotten before those behind it.
   void release(int32_t page);
+  /// As release(), of a page that the caller is alone with; what it holds is forgotten.
+  void discard(int32_t page);
 
   /// The beginning of texts that share no page with others.
   PageEntry newRoot() { return ++lastEntry_; }
@@ -72,6 +74,7 @@ public:
   /// What the page holds, of a page that was published or found; 0 of any other.
   PageEntry entryOf(int32_t page) const { return entry_[page]; }
   bool isIdle(int32_t page) const { return count_[page] == 0; }
+  bool isBlank(int32_t page) const { return count_[page] == 0 && !entry_[page]; }
   /// How many sequences read it.
   int32_t readers(int32_t page) const { return count_[page]; }
 

@@ -27,6 +27,10 @@ std::unique_ptr<Backend> makeGroupBackend(Plan::Ptr plan, std::unique_ptr<Backen
 
 /// The division of the plan among so many ranks; null: it has none.
 const plan::RanksT *ranksOf(const plan::PlanT &meta, int tensor);
+/// How a remark of a plan's pass "parallel" names a division: "2 ranks".
+std::string patternOfRanks(int tensor);
+/// What the compiler estimated where a division is no faster than one GPU; empty: it is.
+std::string whyNoGain(const plan::PlanT &meta, int tensor);
 /// Incompatible: what divisions the plan has.
 Status noSuchRanks(const plan::PlanT &meta, int tensor);
 

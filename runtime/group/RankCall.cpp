@@ -112,9 +112,13 @@ Result<RankReply> perform(Backend &backend, const RankCall &call) {
   case RankCall::AllocateHostPages:
     return replyTo(backend.allocateHostPages(int32_t(n[0]), n[1] != 0));
   case RankCall::MovePages: {
+    const PagedState state = backend.pagedState();
     std::vector<PageMove> moves;
-    for (size_t i = 0; i < n.size(); i += 3)
+    for (size_t i = 0; i < n.size(); i += 3) {
+      if (n[i] < 0 || n[i] >= state.pages || n[i + 1] < 0 || n[i + 1] >= state.hostPages)
+        return {Code::Corrupt, "a rank is to copy a page that is not there"};
       moves.push_back({int32_t(n[i]), int32_t(n[i + 1]), n[i + 2] != 0});
+    }
     return replyTo(moveNow(backend, moves));
   }
   case RankCall::End:

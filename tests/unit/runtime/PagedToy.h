@@ -4,6 +4,7 @@
 #pragma once
 
 #include "PlanSample.h"
+#include "runtime/device/PageSums.h"
 #include "runtime/sampling/Random.h"
 #include "runtime/session/Session.h"
 
@@ -106,6 +107,44 @@ public:
     return out;
   }
 
+  //===-- pages in host memory --------------------------------------------------------------===//
+
+  Status allocateHostPages(int32_t count, bool checks) override {
+    EXPECT_TRUE(moving_[0].empty() && moving_[1].empty());
+    shape_.paged.hostPages = count;
+    host_.assign(size_t(count) * size_t(shape_.paged.pageTokens), Slot());
+    sums_ = {count, checks};
+    return {};
+  }
+  /// What a copy writes is garbage until it has ended, some time later, and what it reads it reads
+  /// then.
+  Status movePages(std::span<const PageMove> moves) override {
+    for (const PageMove &m : moves) {
+      if (Status s = m.out ? Status() : sums_.check(m.hostPage, hostPage(m.hostPage)); !s.ok())
+        return s;
+      std::ranges::fill(m.out ? hostSlots(m.hostPage) : slots(m.page), Slot());
+      moving_[m.out].push_back(m);
+    }
+    return {};
+  }
+  Result<MovedPages> movedPages(bool waits) override {
+    for (auto &way : moving_)
+      while (!way.empty() && (waits || (moveSeed_ = moveSeed_ * 69069 + 1) >> 30)) {
+        const PageMove m = way.front();
+        way.pop_front();
+        waits = false;
+        std::ranges::copy(m.out ? slots(m.page) : hostSlots(m.hostPage),
+                          (m.out ? hostSlots(m.hostPage) : slots(m.page)).begin());
+        ++(m.out ? moved_.out : moved_.in);
+        if (m.out)
+          sums_.put(m.hostPage, hostPage(m.hostPage));
+      }
+    return moved_;
+  }
+  std::span<std::byte> hostPage(int32_t page) override {
+    return std::as_writable_bytes(hostSlots(page));
+  }
+
   Result<std::vector<HostTensor>> run(const plan::FunctionT &, std::span<const HostTensor>,
                                       std::span<const int64_t>) override {
     return {Code::Unsupported, "the toy runs no function"};
@@ -138,6 +177,15 @@ private:
   struct Slot {
     int32_t token = -1, position = -1;
   };
+
+  std::span<Slot> slots(int32_t page) {
+    const auto size = size_t(shape_.paged.pageTokens);
+    return {memory_.data() + size_t(page) * size, size};
+  }
+  std::span<Slot> hostSlots(int32_t page) {
+    const auto size = size_t(shape_.paged.pageTokens);
+    return {host_.data() + size_t(page) * size, size};
+  }
 
   /// Counts a call down to the one that fails; 0: none does.
   static bool failsNow(int &left) {
@@ -174,6 +222,8 @@ private:
       for (int32_t i = s.past / size; i <= (end - 1) / size; ++i)
         EXPECT_TRUE(written.insert(s.pages[size_t(i)]).second) << "a page is written twice";
       for (int32_t page : s.pages) {
+        for (const PageMove &m : moving_[0])
+          EXPECT_NE(m.page, page) << "a page is on its way here";
         EXPECT_GE(page, 0);
         EXPECT_LT(page, shape_.paged.pages);
       }
@@ -239,6 +289,11 @@ private:
   std::vector<Tokens> state_;
   Tokens next_;
   std::vector<Slot> memory_;
+  std::vector<Slot> host_;
+  std::deque<PageMove> moving_[2]; ///< to the device, to the host
+  MovedPages moved_;
+  PageSums sums_;
+  uint32_t moveSeed_ = 1;
   Tokens before_; ///< choices of the newest call
   std::deque<RowsOutput> flying_;
 };

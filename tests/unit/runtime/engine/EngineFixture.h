@@ -20,6 +20,7 @@ struct Answer {
 class EngineTest : public ::testing::Test {
 protected:
   Engine &open(EngineOptions options = {}) {
+    engine_.reset();
     backend_ = std::make_unique<toy::PagedBackend>(shape_);
     Result<std::unique_ptr<Engine>> made =
         Engine::create(*backend_, {shape_.vocabulary, shape_.context}, std::move(options));

@@ -54,6 +54,11 @@ TEST(RankCall, RefusesWhatIsNone) {
   call.pages.pop_back();
   EXPECT_FALSE(decodeCall(encode(call))) << "segments without pages";
   EXPECT_FALSE(decodeCall(encode(filled(RankCall::Decode)))) << "no number of steps";
+  RankCall moves = filled(RankCall::MovePages);
+  moves.numbers = {1, 2, 1, 3, 4, 0};
+  EXPECT_TRUE(decodeCall(encode(moves)));
+  moves.numbers.pop_back();
+  EXPECT_FALSE(decodeCall(encode(moves))) << "a copy without its way";
   EXPECT_FALSE(decodeCall({}));
   std::mt19937 random(7);
   const std::vector<std::byte> bytes = encode(filled(RankCall::Extend));
