@@ -376,8 +376,22 @@ typedef struct gpt2c_engine_options {
   int32_t max_sequences; /* running at once; 0: as many as the device takes */
   int64_t max_waiting;   /* requests that may wait */
   uint64_t kv_bytes;     /* for the KV state, at most; 0: what the plan or the device says */
+  /* Pages of the KV state in host memory, or bytes for them: requests that find no room on the
+   * device take turns there. 0: none. */
+  int32_t host_pages;
+  uint64_t host_bytes;
+  int32_t check_host_pages; /* not 0: what comes back from there is checked */
+  int32_t turn_tokens;      /* new tokens of a turn, at least; 0: as the speed of copies asks */
+  int32_t comeback;         /* how state comes back: a gpt2c_comeback */
 } gpt2c_engine_options;
-#define GPT2C_ENGINE_OPTIONS_INIT {sizeof(gpt2c_engine_options), 0, 0, 4096, 0}
+#define GPT2C_ENGINE_OPTIONS_INIT {sizeof(gpt2c_engine_options), 0, 0, 4096, 0, 0, 0, 0, 0, 0}
+
+/* How keys and values come back that gave their room to others. */
+typedef enum gpt2c_comeback {
+  GPT2C_COMEBACK_AUTO = 0, /* copied, or where that is faster and the same bits, recomputed */
+  GPT2C_COMEBACK_COPIED = 1,
+  GPT2C_COMEBACK_RECOMPUTED = 2
+} gpt2c_comeback;
 
 /* Allocates the KV state. Null options are the defaults. */
 GPT2C_API gpt2c_status gpt2c_engine_create(gpt2c_session *session,
@@ -478,17 +492,25 @@ GPT2C_API gpt2c_status gpt2c_engine_cancel(gpt2c_engine *engine, uint64_t id);
 
 typedef struct gpt2c_engine_stats {
   size_t struct_size;
-  int32_t waiting, running;  /* requests, now */
-  int32_t pages, pages_used; /* of the KV state, now */
-  int64_t steps, rows;       /* of the device */
-  int64_t prompt_rows;       /* of rows: tokens of prompts */
-  int64_t wasted_rows;       /* of rows: of answers that turned out to have ended */
-  int64_t new_tokens;        /* of all answers */
-  int64_t prefix_queries;    /* prompt tokens of requests that were started */
-  int64_t prefix_hits;       /* of these: found in the prefix cache */
-  double busy_seconds;       /* during which a step was begun and not read */
+  int32_t waiting, running;            /* requests, now */
+  int32_t pages, pages_used;           /* of the KV state, now */
+  int64_t steps, rows;                 /* of the device */
+  int64_t prompt_rows;                 /* of rows: tokens of prompts */
+  int64_t wasted_rows;                 /* of rows: of answers that turned out to have ended */
+  int64_t new_tokens;                  /* of all answers */
+  int64_t prefix_queries;              /* prompt tokens of requests that were started */
+  int64_t prefix_hits;                 /* of these: found in the prefix cache */
+  double busy_seconds;                 /* during which a step was begun and not read */
+  int32_t host_pages, host_pages_used; /* of pages: in host memory */
+  int32_t resting;                     /* of running: without a turn on the device, now */
+  int64_t pages_out, pages_in;         /* copied to host memory, and back */
+  double out_seconds, in_seconds;      /* during which they were copied */
+  int64_t recomputed_tokens;           /* whose keys and values were computed again */
+  /* Of a token that comes back: by a copy, and computed again. 0: not known. */
+  double copy_seconds_per_token, recompute_seconds_per_token;
 } gpt2c_engine_stats;
-#define GPT2C_ENGINE_STATS_INIT {sizeof(gpt2c_engine_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define GPT2C_ENGINE_STATS_INIT                                                                    \
+  {sizeof(gpt2c_engine_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 GPT2C_API gpt2c_status gpt2c_engine_get_stats(const gpt2c_engine *engine,
                                               gpt2c_engine_stats *stats);

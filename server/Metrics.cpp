@@ -109,7 +109,19 @@ static void writeEngine(Page &page, const rt::EngineStats &s) {
   page.gauge("kv_cache_pages", "Pages of the KV cache.", s.pages);
   page.gauge("kv_cache_pages_used", "Pages that running sequences hold.", s.pagesUsed);
   page.gauge("kv_cache_pages_reserved", "Pages promised to running sequences.", s.pagesReserved);
-  page.counter("num_preemptions_total", "Requests put back; this engine never does.", 0);
+  page.counter("num_preemptions_total",
+               "Turns that ended for others, where there are pages in host memory.",
+               double(s.turnsEnded));
+  page.gauge("num_requests_resting", "Of those running: without a turn on the device.", s.resting);
+  page.gauge("kv_cache_host_pages", "Of the KV cache's pages, those in host memory.", s.hostPages);
+  page.gauge("kv_cache_host_pages_used", "Of these, those that hold something.", s.hostPagesUsed);
+  page.counter("kv_cache_pages_out_total", "Pages copied to host memory.", double(s.pagesOut));
+  page.counter("kv_cache_pages_in_total", "Pages copied back.", double(s.pagesIn));
+  page.counter("kv_cache_out_seconds_total", "Time of copies to host memory.", s.outSeconds);
+  page.counter("kv_cache_in_seconds_total", "Time of copies back.", s.inSeconds);
+  page.counter("kv_cache_recomputed_tokens_total",
+               "Tokens whose keys and values came back by computing them again.",
+               double(s.recomputedTokens));
   page.counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
                double(s.prefixQueries));
   page.counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",

@@ -188,12 +188,13 @@ class LLM:
 
     def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0,
                  ranks: int = 1, tokenizer: Union[Tokenizer, PathLike, Any] = None,
-                 seed: Optional[int] = None):
-        """`device`, `threads`, `ranks`: as of Session. `tokenizer`: in place of the plan's, as a
-        folder, a Tokenizer, or a fast one of transformers. `seed`: of the seeds that are drawn for
-        requests without one; None: a random one."""
+                 seed: Optional[int] = None, kv_bytes: int = 0, host_pages: int = 0):
+        """`device`, `threads`, `ranks`, `kv_bytes`, `host_pages`: as of Session. `tokenizer`: in
+        place of the plan's, as a folder, a Tokenizer, or a fast one of transformers. `seed`: of the
+        seeds that are drawn for requests without one; None: a random one."""
         self.plan = open_plan(plan)
-        self.session = Session(self.plan, device, threads=threads, ranks=ranks)
+        self.session = Session(self.plan, device, threads=threads, ranks=ranks, kv_bytes=kv_bytes,
+                               host_pages=host_pages)
         self.tokenizer = self.plan.tokenizer if tokenizer is None else open_tokenizer(tokenizer)
         self._seeds = random.Random(seed) if seed is not None else random.SystemRandom()
         self._ids = itertools.count()

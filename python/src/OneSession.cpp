@@ -6,9 +6,7 @@ namespace gpt2c::python {
 
 /// In the session's turn.
 static rt::Status makeEngine(OneSession &s) {
-  // A call may have any number of prompts.
-  rt::Result<std::unique_ptr<rt::Engine>> made =
-      rt::Engine::create(s.session, {.maxWaiting = INT64_MAX});
+  rt::Result<std::unique_ptr<rt::Engine>> made = rt::Engine::create(s.session, s.engineOptions);
   if (!made)
     return made.status().code() == rt::Code::Unsupported ? rt::Status() : made.status();
   auto begin = [&s](rt::Engine &engine) {

@@ -74,6 +74,8 @@ struct OneSession {
 
   OpenPlan plan;
   rt::Session session;
+  /// Of the engine that is made with the first generation. A call may have any number of prompts.
+  rt::EngineOptions engineOptions{.maxWaiting = INT64_MAX};
   std::string fallback; ///< why "auto" took the CPU; empty where it did not
   Queue queue;
   /// Of whoever has its turn: the session was used since the engine's last turn.

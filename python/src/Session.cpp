@@ -110,6 +110,12 @@ nb::object engineStats(OneSession &s) {
   out["new_tokens"] = stats.newTokens;
   out["prefix_queries"] = stats.prefixQueries;
   out["prefix_hits"] = stats.prefixHits;
+  out["page_bytes"] = stats.pageBytes;
+  out["host_pages"] = stats.hostPages;
+  out["host_pages_used"] = stats.hostPagesUsed;
+  out["pages_out"] = stats.pagesOut;
+  out["pages_in"] = stats.pagesIn;
+  out["recomputed_tokens"] = stats.recomputedTokens;
   return out;
 }
 
@@ -147,6 +153,13 @@ void bindSession(nb::module_ &m) {
       .def_prop_ro("lengths", &lengths)
       .def("save_state", &saveState, nb::arg("path"))
       .def("load_state", &loadState, nb::arg("path"))
+      .def(
+          "set_engine_memory",
+          [](OneSession &s, uint64_t kvBytes, int32_t hostPages) {
+            s.engineOptions.kvBytes = kvBytes;
+            s.engineOptions.hostPages = hostPages;
+          },
+          nb::arg("kv_bytes"), nb::arg("host_pages"))
       .def("engine_stats", &engineStats, nb::sig("def engine_stats(self) -> dict[str, int] | None"))
       .def("forward", &forward, nb::arg("inputs"),
            nb::sig("def forward(self, inputs: collections.abc.Sequence[typing.Any]) -> "

@@ -39,6 +39,21 @@ def test_coroutines_run_together(llm: gpt2c.LLM) -> None:
     assert after["steps"] - before["steps"] < 2 * 40  # one after the other they are 6 * 40
 
 
+def test_answers_take_turns_where_the_device_has_no_room(plan: gpt2c.Plan) -> None:
+    params = greedy(max_tokens=150)
+    plenty = gpt2c.LLM(plan, DEVICE)
+    expected = alone(plenty, PROMPTS, params)
+    stats = plenty.engine_stats()
+    assert stats and stats["host_pages"] == 0
+    few = gpt2c.LLM(plan, DEVICE, kv_bytes=4 * stats["page_bytes"], host_pages=40)
+    answers = few.generate(PROMPTS, params)
+    assert [a.outputs[0].token_ids for a in answers] == expected
+    stats = few.engine_stats()
+    assert stats and stats["host_pages"] == 40 and stats["pages_in"] > 0
+    with pytest.raises(gpt2c.UsageError, match="at least 0"):
+        gpt2c.LLM(plan, DEVICE, host_pages=-1)
+
+
 def test_threads_run_together_and_take_turns_with_the_session(plan: gpt2c.Plan) -> None:
     llm = gpt2c.LLM(plan, DEVICE, threads=1)
     params = greedy(max_tokens=12)

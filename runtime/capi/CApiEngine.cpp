@@ -25,6 +25,10 @@ static_assert(GPT2C_REFUSED_PROMPT == int(Refusal::Prompt) &&
               GPT2C_REFUSED_SAMPLING == int(Refusal::Sampling) &&
               GPT2C_REFUSED_STOP == int(Refusal::Stop) && GPT2C_REFUSED_FULL == int(Refusal::Full));
 
+static_assert(GPT2C_COMEBACK_AUTO == int(Comeback::Auto) &&
+              GPT2C_COMEBACK_COPIED == int(Comeback::Copied) &&
+              GPT2C_COMEBACK_RECOMPUTED == int(Comeback::Recomputed));
+
 gpt2c_status gpt2c_engine_create(gpt2c_session *session, const gpt2c_engine_options *options,
                                  gpt2c_engine **engine) {
   return guarded([&]() -> Status {
@@ -42,6 +46,13 @@ gpt2c_status gpt2c_engine_create(gpt2c_session *session, const gpt2c_engine_opti
     known.maxSequences = o->max_sequences;
     known.maxWaiting = o->max_waiting;
     known.kvBytes = o->kv_bytes;
+    known.hostPages = o->host_pages;
+    known.hostBytes = o->host_bytes;
+    known.checkHostPages = o->check_host_pages != 0;
+    known.turnTokens = o->turn_tokens;
+    if (o->comeback < GPT2C_COMEBACK_AUTO || o->comeback > GPT2C_COMEBACK_RECOMPUTED)
+      return {Code::Usage, "options.comeback is no gpt2c_comeback"};
+    known.comeback = Comeback(o->comeback);
     known.tokenizer = session->tokenizer.get();
     Result<std::unique_ptr<Engine>> made = Engine::create(session->session, std::move(known));
     if (!made)
@@ -246,7 +257,17 @@ gpt2c_status gpt2c_engine_get_stats(const gpt2c_engine *engine, gpt2c_engine_sta
                                       .new_tokens = s.newTokens,
                                       .prefix_queries = s.prefixQueries,
                                       .prefix_hits = s.prefixHits,
-                                      .busy_seconds = s.busySeconds};
+                                      .busy_seconds = s.busySeconds,
+                                      .host_pages = s.hostPages,
+                                      .host_pages_used = s.hostPagesUsed,
+                                      .resting = s.resting,
+                                      .pages_out = s.pagesOut,
+                                      .pages_in = s.pagesIn,
+                                      .out_seconds = s.outSeconds,
+                                      .in_seconds = s.inSeconds,
+                                      .recomputed_tokens = s.recomputedTokens,
+                                      .copy_seconds_per_token = s.copySecondsPerToken,
+                                      .recompute_seconds_per_token = s.recomputeSecondsPerToken};
     return writeStruct(known, stats, "stats");
   });
 }

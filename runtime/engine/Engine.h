@@ -109,8 +109,8 @@ struct EngineStats {
   int64_t turnsEnded = 0;               ///< that a request gave its room to others
   int64_t pagesOut = 0, pagesIn = 0;    ///< copied to host memory, and back
   double outSeconds = 0, inSeconds = 0; ///< during which they were copied
-  uint64_t pageBytes = 0;
-  int64_t recomputedTokens = 0; ///< of requests whose keys and values came back that way
+  uint64_t pageBytes = 0;               ///< of one page, all layers
+  int64_t recomputedTokens = 0;         ///< of requests whose keys and values came back that way
   /// What decides: copying the keys and values of a token back, by the measured rate of copies, and
   /// computing them again, by what a row of a prompt took so far. 0: not known.
   double copySecondsPerToken = 0, recomputeSecondsPerToken = 0;

@@ -217,9 +217,10 @@ void Engine::time(const Call &call) {
 void Engine::addTurns(EngineStats &now) const {
   now.copySecondsPerToken = swap_ ? copySeconds(pool_.pageTokens()) / pool_.pageTokens() : 0;
   now.recomputeSecondsPerToken = recomputeSeconds(1);
+  const PagedState paged = backend_.pagedState();
+  now.pageBytes = paged.pageBytes;
   if (!swap_)
     return;
-  const PagedState paged = backend_.pagedState();
   now.hostPages = paged.hostPages;
   now.hostPagesUsed = swap_->hostPagesUsed();
   now.resting = now.running - turns_;
@@ -227,7 +228,6 @@ void Engine::addTurns(EngineStats &now) const {
   now.pagesIn = swap_->moved().in;
   now.outSeconds = swap_->moved().outSeconds;
   now.inSeconds = swap_->moved().inSeconds;
-  now.pageBytes = paged.pageBytes;
   now.outBytesPerSecond = paged.outBytesPerSecond;
   now.inBytesPerSecond = paged.inBytesPerSecond;
 }

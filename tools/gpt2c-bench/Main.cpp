@@ -3,6 +3,7 @@
 #include "tools/gpt2c-bench/Rows.h"
 #include "tools/gpt2c-bench/Workload.h"
 #include "tools/runtime-common/DeviceFlags.h"
+#include "tools/runtime-common/EngineFlags.h"
 #include "tools/runtime-common/Files.h"
 #include "tools/runtime-common/Report.h"
 #include "tools/runtime-common/Sibling.h"
@@ -31,6 +32,7 @@ struct CommandLine {
   int streams = 0;
   std::vector<std::string> rows;
   rt::SamplingParams sampling;
+  EngineFlags engine;
   DeviceFlags device;
   Flags flags{"gpt2c-bench: how fast a plan runs on this machine"};
 
@@ -47,6 +49,7 @@ CommandLine::CommandLine() {
   flags.argument("PLAN", plan).unless("url");
   addMeasurements();
   addOthers();
+  engine.addTo(flags);
   device.addTo(flags);
 }
 
@@ -167,8 +170,9 @@ rt::Status runRows(const CommandLine &c) {
 }
 
 rt::Status runLoad(const CommandLine &c) {
-  if (std::string flag =
-          c.flags.firstGiven({"row-budget", "device", "threads", "skip-weight-checksum"});
+  if (std::string flag = c.flags.firstGiven({"row-budget", "kv-cache-bytes", "host-pages",
+                                             "host-pages-return", "turn-tokens", "check-host-pages",
+                                             "device", "threads", "skip-weight-checksum"});
       !flag.empty())
     return {rt::Code::Usage, flag + " is the server's, with --url"};
   if (c.flags.given("streams") && c.streams < 1)
@@ -213,6 +217,9 @@ rt::Status runWorkload(const CommandLine &c) {
     return {rt::Code::Usage, "--streams belongs to --url"};
   if (c.rowBudget < 0 || (c.rowBudget == 0 && c.flags.given("row-budget")))
     return {rt::Code::Usage, "--row-budget is a number of at least 1"};
+  rt::EngineOptions options{.rowBudget = c.rowBudget};
+  if (rt::Status s = c.engine.apply(options); !s.ok())
+    return s;
   rt::Result<std::unique_ptr<rt::Session>> session = openSession(c.plan, c.device);
   if (!session)
     return session.status();
@@ -223,7 +230,7 @@ rt::Status runWorkload(const CommandLine &c) {
   if (c.flags.given("rate"))
     rearrive(*requests, c.rate);
   rt::Result<WorkloadResults> results =
-      playWorkload(**session, requests.take(), c.rowBudget, c.sampling);
+      playWorkload(**session, requests.take(), std::move(options), c.sampling);
   if (!results)
     return results.status();
   results->plan = c.plan;
@@ -322,6 +329,10 @@ rt::Status run(const CommandLine &c) {
     return runWorkload(c);
   if (!c.flags.firstGiven({"rate", "row-budget"}).empty())
     return {rt::Code::Usage, "--rate and --row-budget belong to --workload"};
+  if (std::string flag = c.flags.firstGiven(
+          {"kv-cache-bytes", "host-pages", "host-pages-return", "turn-tokens", "check-host-pages"});
+      !flag.empty())
+    return {rt::Code::Usage, flag + " belongs to --workload"};
   if (std::string flag = c.flags.firstGiven({"url", "streams"}); !flag.empty())
     return {rt::Code::Usage, flag + " belongs to --workload"};
   if (followsRank(c.device))

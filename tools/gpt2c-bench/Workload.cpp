@@ -11,6 +11,8 @@
 #include <sstream>
 #include <thread>
 
+#include <xxhash.h>
+
 namespace gpt2c {
 
 //===-- the file ----------------------------------------------------------------------------===//
@@ -113,12 +115,10 @@ public:
          WorkloadResults &results)
       : requests_(std::move(requests)), sampling_(sampling), results_(results) {}
 
-  rt::Status play(rt::Session &session, int rowBudget) {
-    rt::EngineOptions options;
-    options.rowBudget = rowBudget;
+  rt::Status play(rt::Session &session, rt::EngineOptions options) {
     options.maxWaiting = int64_t(requests_.size()) + 1;
     options.onUpdate = [this](const rt::Update &u) { take(u); };
-    auto made = rt::Engine::create(session, options);
+    auto made = rt::Engine::create(session, std::move(options));
     if (!made)
       return made.status();
     engine_ = made.take();
@@ -184,6 +184,7 @@ private:
     }
     results_.promptTokens += int64_t(tokens);
     live_[s.id] = {.arrived = from.at * 1e3};
+    answers_[s.id];
   }
 
   void take(const rt::Update &u) {
@@ -194,6 +195,7 @@ private:
     const double time = now();
     if (u.choice) {
       ++results_.outputTokens;
+      answers_[u.id].push_back(u.choice->token);
       (l.hasToken ? between_ : first_).push_back(time - (l.hasToken ? l.last : l.arrived));
       l.hasToken = true;
       l.last = time;
@@ -258,6 +260,13 @@ private:
     s.prefixQueries -= before.prefixQueries;
     s.prefixHits -= before.prefixHits;
     s.busySeconds -= before.busySeconds;
+    s.pagesOut -= before.pagesOut;
+    s.pagesIn -= before.pagesIn;
+    s.outSeconds -= before.outSeconds;
+    s.inSeconds -= before.inSeconds;
+    for (const auto &[id, tokens] : answers_)
+      results_.answers = XXH3_64bits_withSeed(tokens.data(), tokens.size() * sizeof(int32_t),
+                                              results_.answers + tokens.size());
     results_.engine = s;
     results_.firstToken = spreadOf(first_);
     results_.betweenTokens = spreadOf(between_);
@@ -274,19 +283,22 @@ private:
   std::unique_ptr<rt::Engine> engine_;
   Clock::time_point start_;
   std::map<rt::RequestId, Live> live_;
+  std::map<rt::RequestId, rt::Tokens> answers_;
   std::vector<double> first_, between_, whole_, queue_, running_, rows_, pages_;
 };
 
 } // namespace
 
 rt::Result<WorkloadResults> playWorkload(rt::Session &session,
-                                         std::vector<WorkloadRequest> requests, int rowBudget,
+                                         std::vector<WorkloadRequest> requests,
+                                         rt::EngineOptions options,
                                          const rt::SamplingParams &sampling) {
   WorkloadResults results;
   results.precision = session.plan().meta().precision;
   results.device = session.backend().name();
   results.requests = requests.size();
-  if (rt::Status s = Player(std::move(requests), sampling, results).play(session, rowBudget);
+  if (rt::Status s =
+          Player(std::move(requests), sampling, results).play(session, std::move(options));
       !s.ok())
     return s;
   return results;

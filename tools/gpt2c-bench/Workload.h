@@ -38,12 +38,15 @@ struct WorkloadResults {
   Spread queue, running, rows, pages; ///< with each step
   rt::EngineStats engine;             ///< counts of the workload alone
   int32_t rowBudget = 0, pageTokens = 0;
+  /// XXH3 of all answers' tokens, in the order of the requests: the same where all tokens are.
+  uint64_t answers = 0;
 };
 
 /// Plays the requests against the clock: each is submitted when its time has come, whatever the
 /// engine does at that moment. The seed of a request is its number.
 rt::Result<WorkloadResults> playWorkload(rt::Session &session,
-                                         std::vector<WorkloadRequest> requests, int rowBudget,
+                                         std::vector<WorkloadRequest> requests,
+                                         rt::EngineOptions options,
                                          const rt::SamplingParams &sampling);
 
 void writeMarkdown(const WorkloadResults &results, std::ostream &os);

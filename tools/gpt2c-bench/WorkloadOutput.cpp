@@ -2,6 +2,8 @@
 #include "tools/gpt2c-bench/Sheet.h"
 #include "tools/gpt2c-bench/Workload.h"
 
+#include <sstream>
+
 namespace gpt2c {
 
 namespace {
@@ -14,6 +16,28 @@ std::vector<NamedSpread> measures(const WorkloadResults &r) {
           {"sequences a step", "sequences_a_step", r.running, 1},
           {"rows a step", "rows_a_step", r.rows, 1},
           {"pages used", "pages_used", r.pages, 1}};
+}
+
+/// Bytes a second of pages that were copied.
+double rateOf(const rt::EngineStats &e, int64_t pages, double seconds) {
+  return share(double(pages) * double(e.pageBytes), seconds);
+}
+
+/// What became of pages in host memory; nothing where there are none.
+void writeHostPages(const rt::EngineStats &e, std::ostream &os) {
+  if (e.hostPages == 0)
+    return;
+  const auto copied = [&](const char *where, int64_t pages, double seconds, double measured) {
+    os << pages << " pages " << where << " at " << fixed(rateOf(e, pages, seconds) * 1e-9, 2)
+       << " GB/s (" << fixed(measured * 1e-9, 2) << " measured)";
+  };
+  os << "- " << e.hostPages << " pages in host memory: " << e.turnsEnded << " turns ended, ";
+  copied("out", e.pagesOut, e.outSeconds, e.outBytesPerSecond);
+  os << ", ";
+  copied("back", e.pagesIn, e.inSeconds, e.inBytesPerSecond);
+  os << "\n- a token comes back by a copy in " << fixed(e.copySecondsPerToken * 1e6, 2)
+     << " us, computed again in " << fixed(e.recomputeSecondsPerToken * 1e6, 2) << " us; "
+     << e.recomputedTokens << " were computed again\n";
 }
 
 /// What there is one number of.
@@ -37,7 +61,18 @@ Totals totals(const WorkloadResults &r) {
           {"pages", double(e.pages)},
           {"page_tokens", double(r.pageTokens)},
           {"prefix_hit_tokens", double(e.prefixHits)},
-          {"device_busy_share", share(e.busySeconds, r.seconds)}};
+          {"device_busy_share", share(e.busySeconds, r.seconds)},
+          {"host_pages", double(e.hostPages)},
+          {"turns_ended", double(e.turnsEnded)},
+          {"pages_out", double(e.pagesOut)},
+          {"pages_in", double(e.pagesIn)},
+          {"out_bytes_per_second", rateOf(e, e.pagesOut, e.outSeconds)},
+          {"in_bytes_per_second", rateOf(e, e.pagesIn, e.inSeconds)},
+          {"measured_out_bytes_per_second", e.outBytesPerSecond},
+          {"measured_in_bytes_per_second", e.inBytesPerSecond},
+          {"recomputed_tokens", double(e.recomputedTokens)},
+          {"copy_seconds_per_token", e.copySecondsPerToken},
+          {"recompute_seconds_per_token", e.recomputeSecondsPerToken}};
 }
 
 const char *const explanation =
@@ -65,6 +100,8 @@ void writeMarkdown(const WorkloadResults &r, std::ostream &os) {
   os << "- " << e.calls << " steps with " << e.rows << " rows: " << e.promptRows << " of prompts, "
      << e.wastedRows << " of answers that had ended\n";
   os << "- prefix hits: " << e.prefixHits << " of " << r.promptTokens << " prompt tokens\n";
+  writeHostPages(e, os);
+  os << "- answers " << std::hex << r.answers << std::dec << "\n";
   os << "- the device worked " << fixed(100 * share(e.busySeconds, r.seconds), 1)
      << " % of the time\n\n";
   sheetOf(measures(r)).markdown(os);
@@ -77,6 +114,9 @@ Json jsonOf(const WorkloadResults &r) {
   Json object{
       {"plan", r.plan}, {"precision", r.precision}, {"device", r.device}, {"workload", r.workload}};
   addTo(object, totals(r), measures(r));
+  std::ostringstream answers;
+  answers << std::hex << r.answers;
+  object["answers"] = answers.str();
   if (!r.firstProblem.empty())
     object["first_problem"] = r.firstProblem;
   return object;

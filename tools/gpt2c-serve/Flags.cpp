@@ -47,6 +47,7 @@ ServeFlags::ServeFlags()
 }
 
 void ServeFlags::addLimits() {
+  engine_.addTo(flags);
   flags
       .value("max-num-seqs", "N", "Sequences that run at once; 0: as many as the device takes",
              sequences_)
@@ -57,7 +58,6 @@ void ServeFlags::addLimits() {
       .value("max-num-queued-tokens", "N",
              "Prompt tokens of requests without a first token; 0: any number (default)",
              queuedTokens_)
-      .value("kv-cache-bytes", "N", "Memory of the KV cache; 0: what plan and device say", kvBytes_)
       .value("prefix-caching", "0|1", "Share the pages of prompts that begin alike (default 1)",
              prefixCaching_)
       .value("stream-interval", "N", "New tokens of an event of a stream, at least (default 1)",
@@ -140,6 +140,8 @@ rt::Status ServeFlags::check() {
       return url.status();
     spans_ = {url->host, url->port, url->path.empty() ? "/v1/traces" : url->path};
   }
+  if (rt::Status s = engine_.apply(engineOptions_); !s.ok())
+    return s;
   if (!templateFile_.empty()) {
     rt::Result<std::string> text = readInput(templateFile_);
     if (!text)
@@ -193,10 +195,10 @@ serve::ModelOptions ServeFlags::model() const {
   out.names = names_;
   if (out.names.empty())
     out.names.push_back(stemOf(plan));
+  out.engine = engineOptions_;
   out.engine.maxSequences = sequences_;
   out.engine.rowBudget = rows_;
   out.engine.maxWaiting = queued_;
-  out.engine.kvBytes = kvBytes_;
   out.engine.prefixCaching = prefixCaching_;
   out.chatTemplate = template_;
   if (parser_ >= 0)

@@ -3,6 +3,7 @@
 
 #include "server/http/HttpServer.h"
 #include "tools/runtime-common/DeviceFlags.h"
+#include "tools/runtime-common/EngineFlags.h"
 
 #include <optional>
 #include <string>
@@ -43,7 +44,8 @@ private:
   int32_t parser_ = -1; ///< a serve::ToolFormat; -1: the template's
   int32_t sequences_ = 0, rows_ = 0, streamInterval_ = 1;
   int64_t queued_ = 1024, queuedTokens_ = 0;
-  uint64_t kvBytes_ = 0;
+  EngineFlags engine_;
+  rt::EngineOptions engineOptions_;
   bool prefixCaching_ = true;
   int64_t headerBytes_ = 16 * 1024, bodyBytes_ = 8 * 1024 * 1024;
   double idle_ = 75, read_ = 30, write_ = 30, request_ = 0, ping_ = 30;

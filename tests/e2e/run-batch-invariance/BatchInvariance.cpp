@@ -1,9 +1,10 @@
 // e2e_batch_invariance PLAN cpu|cuda [REQUESTS [SEED]]: random requests, greedy and sampled, with
-// common prefixes, cancels, few pages and changing row budgets, through an engine. Tokens and log
-// probabilities of each are compared with those of the request in an engine by itself, whose prompt
-// is computed in one call, where the plan is batch invariant bit for bit. Of an answer that differs
-// a line says where, and what the request alone gets when it is computed again. The last line says
-// how many answers differ; the exit code is 1 where one does.
+// common prefixes, cancels, few pages and changing row budgets, through an engine, the last of them
+// with pages in host memory. Tokens and log probabilities of each are compared with those of the
+// request in an engine by itself, whose prompt is computed in one call, where the plan is batch
+// invariant bit for bit. Of an answer that differs a line says where, and what the request alone
+// gets when it is computed again. The last line says how many answers differ; the exit code is 1
+// where one does.
 #include "tests/e2e/common/RandomRequests.h"
 
 #include <algorithm>
@@ -41,16 +42,22 @@ public:
   Run(const rt::Plan::Ptr &plan, bool cuda, unsigned seed)
       : session_(open(plan, cuda)), alone_(open(plan, cuda)), requests_(*session_, seed) {}
 
-  /// An engine with another row budget: prompts are cut in other places.
-  void play(int requests, int rowBudget) {
+  /// An engine with another row budget: prompts are cut in other places. With `hostPages`, requests
+  /// take turns, and what they left comes back from host memory.
+  void play(int requests, int rowBudget, bool hostPages) {
     rt::EngineOptions options;
     options.kvBytes = requests_.kvBytes();
     options.rowBudget = std::min(requests_.mostRows(), rowBudget);
+    if (hostPages) {
+      options.hostBytes = 6 * options.kvBytes;
+      options.turnTokens = 2;
+      options.checkHostPages = true;
+    }
     auto engine = need(rt::Engine::create(*session_, options));
     lastId_ = 0;
     while (requests > 0 || !engine->idle()) {
       for (int n = below(4); n > 0 && requests > 0; --n, --requests)
-        submit(*engine);
+        submit(*engine, hostPages ? 120 : 12);
       if (below(10) == 0 && lastId_) {
         const auto id = 1 + rt::RequestId(below(int(lastId_)));
         if (engine->cancel(id))
@@ -63,6 +70,7 @@ public:
     calls_ += s.calls;
     rows_ += s.rows;
     hits_ += s.prefixHits;
+    pagesBack_ += s.pagesIn;
     if (!live_.empty() || s.pagesUsed || s.pagesReserved)
       fail(std::to_string(live_.size()) + " requests have no ending, " +
            std::to_string(s.pagesUsed) + " pages leaked");
@@ -71,21 +79,23 @@ public:
   int report() const {
     std::printf(
         "%lld steps, %lld rows, %lld prompt tokens found, %d answers cancelled, %d sampled, "
-        "%lld log probabilities compared\n",
+        "%lld log probabilities compared, %lld pages back from host memory\n",
         (long long)calls_, (long long)rows_, (long long)hits_, cancelled_, sampled_,
-        (long long)compared_);
+        (long long)compared_, (long long)pagesBack_);
     std::printf("%d of %d answers differ from those of the request alone\n", different_, answers_);
     if ((requests_.sharePages() && hits_ == 0) || cancelled_ == 0 || sampled_ == 0 ||
-        rows_ < 4 * calls_)
-      fail("there were no prefix hits, cancels, samples or batches: the test shows nothing");
+        pagesBack_ == 0 || rows_ < 4 * calls_)
+      fail("there were no prefix hits, cancels, samples, batches or pages in host memory: the test "
+           "shows nothing");
     return different_ > 0;
   }
 
 private:
   int below(int n) { return requests_.below(n); }
 
-  void submit(rt::Engine &engine) {
-    rt::Request r = requests_.make(12, 2);
+  void submit(rt::Engine &engine, int maxTokens) {
+    rt::Request r = requests_.make(maxTokens, 2);
+    r.fillsContext = true;
     r.sampling.logprobs = below(5);
     rt::Submitted s = engine.submit(r);
     if (!s)
@@ -165,7 +175,7 @@ private:
   std::map<rt::RequestId, Live> live_;
   rt::RequestId lastId_ = 0;
   int answers_ = 0, different_ = 0, sampled_ = 0, cancelled_ = 0;
-  int64_t calls_ = 0, rows_ = 0, hits_ = 0, compared_ = 0;
+  int64_t calls_ = 0, rows_ = 0, hits_ = 0, compared_ = 0, pagesBack_ = 0;
 };
 
 } // namespace
@@ -177,6 +187,7 @@ int main(int argc, char **argv) {
   Run run(plan, !std::strcmp(argv[2], "cuda"), argc > 4 ? unsigned(std::atoi(argv[4])) : 1);
   const int requests = argc > 3 ? std::atoi(argv[3]) : 60;
   for (int budget : {7, 48, 200})
-    run.play(requests / 3, budget);
+    run.play(requests / 4, budget, false);
+  run.play(requests - 3 * (requests / 4), 48, true);
   return run.report();
 }
