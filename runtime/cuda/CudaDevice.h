@@ -150,6 +150,7 @@ public:
   Status synchronize();
   /// Whether all that was enqueued has ended.
   Result<bool> idle();
+  bool isSameGpu(const CudaDevice &other) const { return context_ == other.context_; }
   /// Kernels of this device may read and write memory of `peer` from now on; Incompatible where the
   /// driver says that they cannot. The same device is its own peer.
   Status enableAccessTo(const CudaDevice &peer);

@@ -2,6 +2,7 @@
 
 #include "runtime/cuda/ExchangeRecord.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -64,6 +65,10 @@ Status Exchange::place(std::span<const std::unique_ptr<Exchange>> all, double pa
   record.error = reinterpret_cast<uint64_t>(error_.data());
   record.patience = uint64_t(patience * 1e9);
   record.rank = rank_;
+  record.apart = std::ranges::none_of(all, [&](const auto &a) {
+    return std::ranges::any_of(
+        all, [&](const auto &b) { return a != b && a->device_->isSameGpu(*b->device_); });
+  });
   record.ranks = ranks_;
   if (Status s = device_->zero(slots_.address(), slots_.bytes()); !s.ok())
     return s;

@@ -18,10 +18,19 @@ struct ExchangeRecord {
   int32_t rank = 0, ranks = 0;
   uint32_t words = kExchangeWords;
   uint32_t round = 0, arrived = 0, failed = 0;
+  uint32_t apart = 0; ///< 1: no two ranks share a device
 };
-static_assert(sizeof(ExchangeRecord) == 104);
+static_assert(sizeof(ExchangeRecord) == 112);
 
-/// Bytes of a rank's slots, of two rounds.
-constexpr uint64_t exchangeBytes(int ranks) { return uint64_t(2) * ranks * kExchangeWords * 8; }
+/// Blocks of a launch at most, words of a tile, slots of tiles of a block and a rank.
+inline constexpr uint64_t kExchangeBlocks = 64, kTileWords = 8192, kTileSlots = 4;
+
+/// Bytes of a rank's memory: slots of two rounds, tiles and the number of each, and how many tiles
+/// each block has sent.
+constexpr uint64_t exchangeBytes(int ranks) {
+  const uint64_t tiles = kTileSlots * uint64_t(ranks) * kExchangeBlocks;
+  return uint64_t(2) * uint64_t(ranks) * kExchangeWords * 8 + tiles * (kTileWords + 1) * 4 +
+         kExchangeBlocks * 4;
+}
 
 } // namespace gpt2c::rt

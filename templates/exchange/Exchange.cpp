@@ -10,7 +10,7 @@ namespace gpt2c {
 
 namespace {
 constexpr unsigned threads = 512;
-constexpr int64_t items = 4, mostBlocks = 64;
+constexpr int64_t items = 4, mostBlocks = rt::kExchangeBlocks;
 static_assert(mostBlocks * threads * items == rt::kExchangeWords);
 } // namespace
 
@@ -19,6 +19,8 @@ static void addExchange(KernelWriter &w, int64_t n, int64_t ranks) {
   w.constant("Ranks", ranks);
   w.constant("Items", items);
   w.check(llvm::Twine("sizeof(tile::Exchange) == ") + llvm::Twine(sizeof(rt::ExchangeRecord)));
+  w.check(llvm::Twine("tile::exchangeBlocks == ") + llvm::Twine(mostBlocks));
+  w.check(llvm::Twine("tile::exchangeThreads == ") + llvm::Twine(threads));
   w.value("tile::Exchange *", "exchange");
 }
 
@@ -32,6 +34,8 @@ KernelSource allReduce(llvm::StringRef name, const AllReduceConfig &c) {
   w.flag("Residual", c.residual.has_value());
   w.flag("Statistics", c.statistics);
   addExchange(w, c.n, c.ranks);
+  w.check(llvm::Twine("tile::Tiles<2>::words == ") + llvm::Twine(rt::kTileWords));
+  w.check(llvm::Twine("tile::Tiles<2>::slots == ") + llvm::Twine(rt::kTileSlots));
   w.in("x", c.x);
   w.in("bias", c.bias.value_or(c.y), c.bias.has_value());
   w.in("residual", c.residual.value_or(c.y), c.residual.has_value());

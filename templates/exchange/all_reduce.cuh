@@ -1,41 +1,93 @@
 // all_reduce: y = ((x of rank 0 + x of rank 1) + ..) + bias + residual, in fp32, rounded once. All
-// ranks get the same bits.
+// ranks get the same bits, whether words go alone or in tiles.
 //
 // Config: X, Y, B (bias), R (residual); N (columns); Bias, Residual; Statistics (of parts of 32
 //   columns, which divide N: row_statistics.cuh); Ranks; Items.
 // Kernel: exchange, x X[rows,N], bias B[N] or null, residual R[rows,N] or null, y Y[rows,N],
 //   statistics f32x2[N/32,rows] or null, rows.
 // Grid, block: exchange.cuh.
-// Bytes: rows N (sizeof(X) + sizeof(Y) + sizeof(R)), and 8 rows N to each other rank.
+// Bytes: rows N (sizeof(X) + sizeof(Y) + sizeof(R)), and 8 rows N to each other rank, in tiles 4.
 #pragma once
 
-#include "templates/exchange/exchange.cuh"
+#include "templates/exchange/tiles.cuh"
 #include "templates/linear/parts/row_statistics.cuh"
 
 namespace gpt2c::tile {
 
+/// What is added to the sums, and where they go.
+template <typename C> struct SumsEnd {
+  const typename C::B *bias;
+  const typename C::R *residual;
+  typename C::Y *y;
+  float2 *statistics;
+  i64 rows;
+
+  /// Of V neighbouring columns of a row, by whole warps, of which some lanes may not be inside.
+  template <int V>
+  __device__ __forceinline__ void store(i64 i, float (&sum)[V], bool inside = true) const {
+    const i64 column = i % C::N;
+    if (inside) {
+      if constexpr (C::Bias)
+        add(bias + column, sum);
+      if constexpr (C::Residual)
+        add(residual + i, sum);
+      storeFloats<V>(y + i, sum);
+    }
+    if constexpr (C::Statistics) {
+      constexpr int lanes = 32 / V;
+      const float2 part = partStatistics<32, V, lanes>(sum);
+      if (inside && threadIdx.x % lanes == 0)
+        statistics[column / 32 * rows + i / C::N] = part;
+    }
+  }
+
+private:
+  template <int V, typename T>
+  static __device__ __forceinline__ void add(const T *p, float (&sum)[V]) {
+    float a[V];
+    loadFloats<V>(p, a);
+#pragma unroll
+    for (int v = 0; v < V; v++)
+      sum[v] += a[v];
+  }
+};
+
 template <typename C>
-__device__ __forceinline__ void
-allReduce(Exchange *exchange, const typename C::X *x, const typename C::B *__restrict__ bias,
-          const typename C::R *residual, typename C::Y *y, float2 *statistics, int rows) {
+__device__ __forceinline__ void allReduce(Exchange *exchange, const typename C::X *x,
+                                          const typename C::B *bias, const typename C::R *residual,
+                                          typename C::Y *y, float2 *statistics, int rows) {
   static_assert(!C::Statistics || C::N % 32 == 0);
+  const SumsEnd<C> end{bias, residual, y, statistics, rows};
+  const i64 count = (i64)rows * C::N;
+  if constexpr (C::N % 4 == 0)
+    if (count > (i64)gridDim.x * blockDim.x * C::Items)
+      return exchangeTiles<C>(
+          exchange, count,
+          [&](i64 i) {
+            float a[4];
+            loadFloats<4>(x + i, a);
+            return uint4{__float_as_uint(a[0]), __float_as_uint(a[1]), __float_as_uint(a[2]),
+                         __float_as_uint(a[3])};
+          },
+          [&](i64 i, const uint4(&words)[C::Ranks], bool inside) {
+            float sum[4] = {};
+#pragma unroll
+            for (int r = 0; r < C::Ranks; r++) {
+              const unsigned of[4] = {words[r].x, words[r].y, words[r].z, words[r].w};
+#pragma unroll
+              for (int v = 0; v < 4; v++)
+                sum[v] = r == 0 ? __uint_as_float(of[v]) : sum[v] + __uint_as_float(of[v]);
+            }
+            end.store(i, sum, inside);
+          });
   exchangeWords<C>(
-      exchange, (i64)rows * C::N, [&](i64 i) { return __float_as_uint((float)load(x + i)); },
+      exchange, count, [&](i64 i) { return __float_as_uint((float)load(x + i)); },
       [&](i64 i, const unsigned(&words)[C::Ranks]) {
-        float sum = __uint_as_float(words[0]);
+        float sum[1] = {__uint_as_float(words[0])};
 #pragma unroll
         for (int r = 1; r < C::Ranks; r++)
-          sum += __uint_as_float(words[r]);
-        if constexpr (C::Bias)
-          sum += (float)load(bias + i % C::N);
-        if constexpr (C::Residual)
-          sum += (float)load(residual + i);
-        store(y + i, sum);
-        if constexpr (C::Statistics) { // a warp has one part of a row, or nothing
-          const float2 part = partStatistics<32, 1, 32>({sum});
-          if (threadIdx.x % 32 == 0)
-            statistics[i % C::N / 32 * rows + i / C::N] = part;
-        }
+          sum[0] += __uint_as_float(words[r]);
+        end.store(i, sum);
       });
 }
 

@@ -16,7 +16,7 @@ namespace gpt2c::tile {
 
 /// What the host sets, in device memory: runtime/cuda/ExchangeRecord.h. The rest is the kernels'.
 struct Exchange {
-  u64 slots[8]; ///< of each rank, as this device addresses them
+  u64 slots[8]; ///< of each rank, as this device addresses them; behind them are tiles (tiles.cuh)
   u64 error;    ///< u64 in host memory: of the first wait in vain, rank + 1 and the round's number
   u64 patience; ///< nanoseconds of a wait
   int rank, ranks;  //
@@ -24,6 +24,7 @@ struct Exchange {
   unsigned round;   ///< the last one
   unsigned arrived; ///< blocks of this launch that have ended
   unsigned failed;  ///< nobody waits any more
+  unsigned apart;   ///< no two ranks share a device
 };
 
 namespace exchanging {
@@ -55,35 +56,57 @@ __device__ __forceinline__ void fail(Exchange *e, int from, unsigned round) {
   }
 }
 
-/// The word that rank `from` puts there in that round. After a failure it is anything.
-__device__ __forceinline__ unsigned receive(Exchange *e, const u64 *at, unsigned round, int from) {
-  constexpr int looks = 64; // at the word between two at the clock
-  u64 word = loadWord(at), begin = 0;
-#pragma unroll 1
-  for (int look = 1; (unsigned)(word >> 32) != round; look++) {
-    word = loadWord(at);
-    if (look % looks != 0)
-      continue;
+/// As waitForPredecessor() does; a successor starts meanwhile and fetches its weights. Not where ranks
+/// share a device: blocks that wait would keep those out that are waited for.
+__device__ __forceinline__ void waitAndRelease(bool apart) {
+  waitForPredecessor();
+  if (apart)
+    releaseSuccessor();
+}
+
+/// Counts looks at memory that another rank writes, and now and then looks at the clock.
+struct Patience {
+  u64 begin = 0;
+  int looks = 0;
+
+  /// Whether the wait is in vain.
+  __device__ __forceinline__ bool ends(Exchange *e, unsigned round, int from) {
+    if (++looks % 64 != 0)
+      return false;
     if (peek(&e->failed))
-      return 0;
+      return true;
     const u64 now = nanoseconds();
     begin = begin == 0 ? now : begin;
-    if (now - begin > e->patience) {
-      fail(e, from, round);
+    if (now - begin <= e->patience)
+      return false;
+    fail(e, from, round);
+    return true;
+  }
+};
+
+/// The word that rank `from` puts there in that round. After a failure it is anything.
+__device__ __forceinline__ unsigned receive(Exchange *e, const u64 *at, unsigned round, int from) {
+  u64 word = loadWord(at);
+  Patience patience;
+#pragma unroll 1
+  while ((unsigned)(word >> 32) != round) {
+    word = loadWord(at);
+    if (patience.ends(e, round, from))
       return 0;
-    }
   }
   return (unsigned)word;
 }
 
 } // namespace exchanging
 
+/// The most blocks of a launch, and threads of each.
+constexpr int exchangeBlocks = 64, exchangeThreads = 512;
+
 /// All threads of a launch exchange `count` words: `mine(i)` is the word i of this rank, and
 /// `use(i, words)` gets those of all ranks, in their order.
 ///
 /// Config: Ranks; Items (words of a thread in a round). Grid: the same on all ranks, of at most
-/// words / (threads Items) blocks, all of which run at the same time. It lets no successor start
-/// early: where ranks share a device, blocks that wait would keep those out that are waited for.
+/// words / (threads Items) blocks, all of which run at the same time.
 template <typename C, typename Mine, typename Use>
 __device__ __forceinline__ void exchangeWords(Exchange *e, i64 count, const Mine &mine,
                                               const Use &use) {
@@ -95,7 +118,7 @@ __device__ __forceinline__ void exchangeWords(Exchange *e, i64 count, const Mine
   for (int r = 0; r < C::Ranks; r++)
     slots[r] = (u64 *)e->slots[r];
   const u64 *mySlots = (const u64 *)e->slots[rank];
-  waitForPredecessor();
+  exchanging::waitAndRelease(e->apart);
   const unsigned before = exchanging::peek(&e->round);
   const unsigned width = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + threadIdx.x;
   const i64 ofRound = (i64)width * C::Items;

@@ -75,6 +75,7 @@ struct Case {
   std::vector<std::vector<uint32_t>> x; ///< of each rank
   std::vector<uint32_t> bias, residual;
   std::vector<double> want, bound;
+  unsigned blocks = 0; ///< of the launch; 0: as many as in a plan
   size_t count() const { return size_t(rows) * size_t(kind->n); }
   size_t results() const { return kind->gathers ? count() * x.size() : count(); }
   plan::ExprT words() const { return rt::constantExpr(int64_t(count())); }
@@ -87,7 +88,10 @@ public:
 
   Case draw(int rows) {
     const size_t number = random_() % kinds_.size();
-    Case c{&kinds_[number], number, rows, {}, {}, {}, {}, {}};
+    return draw(&kinds_[number], number, rows);
+  }
+  Case draw(const Kind *kind, size_t number, int rows) {
+    Case c{kind, number, rows, {}, {}, {}, {}, {}, 0};
     for (size_t r = 0; r < ranks_; ++r)
       c.x.push_back(values(c.kind->x, c.count()));
     if (c.kind->adds) {
@@ -97,6 +101,13 @@ public:
     c.want.resize(c.results());
     c.bound.resize(c.results());
     c.kind->gathers ? gather(c) : reduce(c);
+    return c;
+  }
+  /// Of about so many words by so few blocks that several rounds or tiles are one launch.
+  Case drawLong(unsigned words, unsigned blocks) {
+    Case c = draw(1);
+    c = draw(c.kind, c.number, 1 + int(words) / c.kind->n);
+    c.blocks = blocks;
     return c;
   }
   unsigned below(unsigned n) { return random_() % n; }
@@ -161,7 +172,7 @@ struct Placed {
     addresses.push_back(y.address());
     if (c.kind->statistics)
       addresses.push_back(statistics.address());
-    rank.launch(c.number, exchangeGrid(c.words()), addresses, c.rows);
+    rank.launch(c.number, c.blocks ? blocks(c.blocks) : exchangeGrid(c.words()), addresses, c.rows);
   }
 };
 
@@ -277,10 +288,18 @@ void run(llvm::ArrayRef<std::shared_ptr<CudaDevice>> on, const Nvrtc &nvrtc) {
   list.resize(std::min<size_t>(list.size(), 5));
   check(ranks, list, 3);
   llvm::outs() << "a graph of " << list.size() << " launches, three times\n";
-  // Several rounds, the last of which is not full, and few words behind them.
+  // Rounds and tiles, the last of which are not full, and few words between them.
+  list.clear();
+  for (unsigned i = 0; i < 8; ++i) {
+    list.push_back(cases.drawLong(8000 + cases.below(30000), 1 + i % 2));
+    list.push_back(cases.draw(1));
+  }
+  check(ranks, list, 0);
+  check(ranks, list, 2);
+  llvm::outs() << "launches of several rounds and tiles\n";
   list = {cases.draw(5000), cases.draw(1), cases.draw(4500)};
   check(ranks, list, 0);
-  llvm::outs() << "launches of several rounds\n";
+  llvm::outs() << "launches of all blocks\n";
   checkFault(ranks, cases.draw(3));
   llvm::outs() << "a rank that does not come\n";
 }
