@@ -47,6 +47,12 @@ public:
   std::span<const std::unique_ptr<plan::FunctionT>> functions() const override {
     return first_->functions();
   }
+  std::string note() const override {
+    const std::string own = first_->note();
+    const std::string gain =
+        ranks_ && kind() == "cuda" ? whyNoGain(plan_->meta(), 1 + others_->count()) : "";
+    return own + (own.empty() || gain.empty() ? "" : "; ") + gain;
+  }
   int decodeChunk() const override { return first_->decodeChunk(); }
   BackendStats stats() const override { return first_->stats(); }
 

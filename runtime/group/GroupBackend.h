@@ -31,6 +31,10 @@ const plan::RanksT *ranksOf(const plan::PlanT &meta, int tensor);
 std::string patternOfRanks(int tensor);
 /// What the compiler estimated where a division is no faster than one GPU; empty: it is.
 std::string whyNoGain(const plan::PlanT &meta, int tensor);
+/// How a remark of a plan's pass "parallel" names a division: "2 ranks".
+std::string patternOfRanks(int tensor);
+/// What the compiler estimated where a division is no faster than one GPU; empty: it is.
+std::string whyNoGain(const plan::PlanT &meta, int tensor);
 /// Incompatible: what divisions the plan has.
 Status noSuchRanks(const plan::PlanT &meta, int tensor);
 

@@ -1,4 +1,5 @@
 // gpt2c-dump: what is in a plan file.
+#include "codegen/driver/Parallel.h"
 #include "codegen/driver/Schedules.h"
 #include "cpu/PlanModule.h"
 #include "ir/Text.h"
@@ -15,7 +16,7 @@ using namespace gpt2c;
 namespace cl = llvm::cl;
 
 enum class Locations { All, Short, None };
-enum class View { Summary, Steps, Memory, Ir, Dot, Schedule, Cuda, Json, Diff };
+enum class View { Summary, Steps, Memory, Ir, Dot, Schedule, Parallel, Cuda, Json, Diff };
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());
 static cl::opt<std::string> other(cl::Positional, cl::desc("[PLAN]"), category());
@@ -32,6 +33,9 @@ static cl::opt<View>
                     clEnumValN(View::Schedule, "schedule",
                                "What each launch is and what was not fused, made anew from that IR "
                                "by this compiler"),
+                    clEnumValN(View::Parallel, "parallel",
+                               "What decode steps and prompts are estimated to take on several "
+                               "GPUs, and whether that pays"),
                     clEnumValN(View::Cuda, "cuda", "The CUDA sources of its kernels"),
                     clEnumValN(View::Json, "json", "Everything, as JSON"),
                     clEnumValN(View::Diff, "diff", "What is different in a second PLAN")),
@@ -187,11 +191,8 @@ static llvm::Error printDot(rt::Plan::Ptr plan) {
   return writeOutput(output, [&](llvm::raw_ostream &os) { writeDot(**module, functionNames, os); });
 }
 
-static llvm::Error printSchedule(const rt::Plan::Ptr &plan) {
-  auto module = loadPlanModule(plan);
-  if (!module)
-    return module.takeError();
-  const plan::PlanT &meta = plan->meta();
+/// As the plan was compiled.
+static CodegenOptions codegenOf(const plan::PlanT &meta) {
   CodegenOptions codegen;
   for (const auto &image : meta.images)
     if (!llvm::is_contained(codegen.archs, image->arch))
@@ -202,7 +203,31 @@ static llvm::Error printSchedule(const rt::Plan::Ptr &plan) {
   if (llvm::is_contained(meta.flags, "--fp32-math=ffma"))
     codegen.fp32Math = Fp32Math::Ffma;
   codegen.decode = DecodeMode::Auto;
+  return codegen;
+}
+
+static llvm::Error printSchedule(const rt::Plan::Ptr &plan) {
+  auto module = loadPlanModule(plan);
+  if (!module)
+    return module.takeError();
+  const CodegenOptions codegen = codegenOf(plan->meta());
   return writeOutput(output, [&](llvm::raw_ostream &os) { printSchedules(**module, codegen, os); });
+}
+
+/// Of a plan without GPU code as it would be for an H200.
+static llvm::Error printParallel(const rt::Plan::Ptr &plan) {
+  auto module = loadPlanModule(plan);
+  if (!module)
+    return module.takeError();
+  CodegenOptions codegen = codegenOf(plan->meta());
+  if (codegen.archs.empty())
+    codegen.archs.push_back("sm_90a");
+  const LinkRates link;
+  auto estimates = estimateParallel(**module, codegen,
+                                    plan->meta().kv ? double(plan->meta().kv->bytes) : 0, link);
+  if (!estimates)
+    return estimates.takeError();
+  return writeOutput(output, [&](llvm::raw_ostream &os) { print(*estimates, link, os); });
 }
 
 static llvm::Error printDiff(rt::Plan::Ptr plan, const rt::OpenOptions &options) {
@@ -251,6 +276,8 @@ static llvm::Error run() {
     return printDot(*plan);
   if (view == View::Schedule)
     return printSchedule(*plan);
+  if (view == View::Parallel)
+    return printParallel(*plan);
   if (view == View::Diff)
     return printDiff(*plan, options);
   if (view == View::Ir)
@@ -270,6 +297,7 @@ static llvm::Error run() {
     case View::Ir:
     case View::Dot: // these are printed without looking at the plan's functions
     case View::Schedule:
+    case View::Parallel:
     case View::Diff:
       return;
     case View::Cuda:

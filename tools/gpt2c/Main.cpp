@@ -291,6 +291,7 @@ llvm::Error Compilation::verifyOnRanks() {
 llvm::Error Compilation::recordRemarks(size_t ofPasses) {
   const StepSizes sizes = StepSizes::of(*module_, flags_.maxContext);
   addRemarks(*plan_, options_.archs, remarks_);
+  addParallelRemarks(*module_, options_, plan_->contents.meta, remarks_);
   if (llvm::Error e = showFurther(remarks_, ofPasses, sizes))
     return e;
   for (const Remark &r : remarks_)

@@ -1,5 +1,7 @@
 #include "tools/gpt2c/PlanRemarks.h"
 
+#include "codegen/driver/Parallel.h"
+#include "runtime/group/GroupBackend.h"
 #include "runtime/plan/FunctionNames.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -59,6 +61,25 @@ void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
   auto decode = llvm::find_if(functions, [](auto &f) { return f->name == rt::functions::decode; });
   missed("persistent decode", plan.graphDecode.text(archs) + "; decode runs as a graph").launches =
       decode == functions.end() ? 0 : int64_t((*decode)->steps.size()) - 1;
+}
+
+void addParallelRemarks(const Module &module, const CodegenOptions &options,
+                        const plan::PlanT &meta, std::vector<Remark> &remarks) {
+  if (options.archs.empty() || meta.ranks.empty() || !meta.kv)
+    return;
+  auto estimates = estimateParallel(module, options, double(meta.kv->bytes));
+  if (!estimates)
+    return llvm::consumeError(estimates.takeError()); // nothing is known of other decoders
+  for (const auto &ranks : meta.ranks)
+    for (const DivisionEstimate &e : estimates->divisions) {
+      if (e.division.tensor != ranks->tensor || e.division.stages > 1 ||
+          e.pays(estimates->divisions.front()))
+        continue;
+      Remark &r = remarks.emplace_back();
+      r.pass = "parallel";
+      r.message = describeLoss(e, estimates->divisions.front());
+      r.of(rt::patternOfRanks(ranks->tensor));
+    }
 }
 
 void addRemarks(const CheckReport &report, std::vector<Remark> &remarks) {

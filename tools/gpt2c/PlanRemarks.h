@@ -14,6 +14,10 @@ std::string describeKernels(const KernelBuildStats &stats, const CodegenOptions 
 void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
                 std::vector<Remark> &remarks);
 
+/// Which divisions among GPUs are estimated to be no faster than one: who loads one is told.
+void addParallelRemarks(const Module &module, const CodegenOptions &options,
+                        const plan::PlanT &meta, std::vector<Remark> &remarks);
+
 /// What was not compared with the exported graph.
 void addRemarks(const CheckReport &report, std::vector<Remark> &remarks);
 

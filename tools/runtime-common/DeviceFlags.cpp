@@ -160,6 +160,8 @@ rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const D
         rt::makeCudaRanks(plan, wanted->ranks, flags.rankSilence);
     if (!group)
       return group.status();
+    if (const std::string note = (*group)->note(); !note.empty())
+      std::fprintf(stderr, "note: %s\n", note.c_str());
     return std::make_unique<rt::Session>(std::move(plan), group.take());
   }
   rt::Result<std::unique_ptr<rt::Backend>> backend = openBackend(plan, *wanted, flags.threads);

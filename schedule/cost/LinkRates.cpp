@@ -1,0 +1,32 @@
+#include "schedule/cost/LinkRates.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+// Where the measured hops lie.
+constexpr double few = 8192, many = 51'200, most = 204'800;
+
+static double between(double x, double x0, double y0, double x1, double y1) {
+  return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+}
+
+double LinkRates::allReduce(int64_t halves, int64_t ranks) const {
+  if (ranks <= 1)
+    return 0;
+  // Every rank sends its numbers to every other.
+  const double sent = double(halves) * double(ranks - 1);
+  if (sent <= few)
+    return hop;
+  if (sent <= many)
+    return between(sent, few, hop, many, hopOfMany);
+  if (sent <= most)
+    return between(sent, many, hopOfMany, most, hopOfMost);
+  // A ring moves 2 (ranks - 1) / ranks of the bytes, which is all of them on two.
+  const double moved = double(halves) * 2 * double(ranks - 1) / double(ranks);
+  return std::max(collective, collectiveOfMany + perHalf * moved);
+}
+
+double LinkRates::handOver(int64_t halves) const { return hop + 2 * double(halves) / bytes; }
+
+} // namespace gpt2c

@@ -1,0 +1,22 @@
+// What GPUs of one host take to exchange numbers, measured between two H200 joined by NVLink.
+#pragma once
+
+#include <cstdint>
+
+namespace gpt2c {
+
+struct LinkRates {
+  /// Microseconds until two persistent kernels have what both send, each 4 bytes with their number
+  /// in one store that the receiver polls: of few halves, of 51,200 and of 204,800.
+  double hop = 0.80, hopOfMany = 0.87, hopOfMost = 2.5;
+  double bytes = 392e3; ///< a microsecond, each way at once, by copies
+  /// An all-reduce of NCCL in a graph: of few halves, and for each half of many on two GPUs.
+  double collective = 11.3, collectiveOfMany = 18, perHalf = 8.23e-6;
+
+  /// Microseconds until each of `ranks` GPUs has the sums of `halves` numbers of all.
+  double allReduce(int64_t halves, int64_t ranks) const;
+  /// Microseconds until the next GPU has `halves` numbers.
+  double handOver(int64_t halves) const;
+};
+
+} // namespace gpt2c

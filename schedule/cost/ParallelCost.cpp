@@ -1,0 +1,75 @@
+#include "schedule/cost/ParallelCost.h"
+
+#include "ir/Error.h"
+#include "ir/HeadDeal.h"
+#include "schedule/cost/StepCost.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+llvm::Expected<DecoderShape> shapeOfRank(const DecoderShape &shape, int64_t tensor) {
+  DecoderShape rank = shape;
+  if (tensor == 1)
+    return rank;
+  const HeadDeal deal = dealHeads(shape.heads, shape.keyHeads, tensor);
+  if (idleRank(deal) >= 0)
+    return llvm::createStringError(std::to_string(shape.heads) + " heads are too few for " +
+                                   std::to_string(tensor) + " ranks");
+  rank.heads = deal.queriesOfRank();
+  rank.keyHeads = deal.keysOfRank();
+  rank.hidden = llvm::divideCeil(shape.hidden, tensor);
+  rank.vocabulary = llvm::divideCeil(shape.vocabulary, tensor);
+  return rank;
+}
+
+double slowestStage(const DecoderShape &shape, int64_t stages) {
+  const double layer = double(layerWeightBytes(shape)), last = double(vocabularyBytes(shape)),
+               all = layer * double(shape.layers.size()) + last;
+  // The last stage has `n` layers beside the vocabulary, the others share the rest.
+  double best = all;
+  const auto layers = int64_t(shape.layers.size());
+  for (int64_t n = 0; n <= layers && stages > 1; ++n)
+    best = std::min(best, std::max(layer * double(n) + last,
+                                   layer * double(llvm::divideCeil(layers - n, stages - 1))));
+  return best / all;
+}
+
+/// Microseconds of a step on one GPU, and whether it is one kernel.
+static std::pair<double, bool> stepOfOne(const DecodeProblem &step,
+                                         llvm::ArrayRef<const DecodeKernel *> kernels) {
+  const double graph = graphStepMicroseconds(*step.shape, step.rows, step.target.rates);
+  if (step.rows > persistentRows[std::size(persistentRows) - 1])
+    return {graph, false};
+  if (const DecodeKernel *taken = leaderOf(kernels, step, step)) {
+    const auto candidates = taken->candidates(step);
+    if (!candidates.empty() && candidates.front().microseconds)
+      return {std::min(graph, *candidates.front().microseconds), true};
+  }
+  return {graph, false};
+}
+
+double stepMicroseconds(const DecoderShape &shape, const Division &division, int64_t rows,
+                        DecodeProblem step, llvm::ArrayRef<const DecodeKernel *> kernels,
+                        const LinkRates &link) {
+  // Each stage has a group of the sequences at any time.
+  step.rows = llvm::divideCeil(rows, division.stages);
+  step.shape = &shape;
+  const auto [one, isKernel] = stepOfOne(step, kernels);
+  const double launch = isKernel ? 0 : 2 * step.target.rates.launches(),
+               sums = link.allReduce(step.rows * shape.width, division.tensor) + launch,
+               choice = link.allReduce(step.rows * 2, division.tensor) + launch;
+  double all = one;
+  if (division.tensor > 1)
+    all += 2 * double(shape.layers.size()) * sums + choice;
+  if (division.stages == 1)
+    return all;
+  // A sequence passes all stages, and comes back to the first one.
+  const double handed = link.handOver(step.rows * shape.width), stages = double(division.stages);
+  return rows < division.stages ? all + stages * handed
+                                : stages * (all * slowestStage(shape, division.stages) + handed);
+}
+
+} // namespace gpt2c
