@@ -41,18 +41,23 @@ int kvHeadsOf(const AttentionConfig &c) { return c.kvHeads ? c.kvHeads : c.heads
 /// Keys of a round: of heads up to 64 a warp has room for 32.
 int mostKeys(const AttentionConfig &c) { return c.headDim <= 64 ? 32 : 16; }
 
+/// Whether clusters of so many blocks find room while the predecessor's last blocks run: those of
+/// two fill what it leaves, of larger ones a part of each group of SMs lies idle.
+bool findRoom(const AttentionProblem &p, int splits) {
+  const int64_t clusters = p.sequences * kvHeadsOf(p.config);
+  return splits <= 2 || 2 * clusters <= 3 * p.target.clusters(splits);
+}
+
 Config modelConfig(const AttentionProblem &p) {
   Config c{{p.config}};
   c.append = true;
-  // Split the keys over a cluster until most SMs have a block. More blocks are shorter, but clusters
-  // of them find no room before the predecessor's last blocks leave; where there are fewer, shorter
-  // rounds let more warps have keys.
-  const int64_t blocks = p.sequences * kvHeadsOf(c), processors = p.target.multiprocessors,
-                wanted = processors * 7 / 10;
-  while (c.splits < 8 && blocks * c.splits < wanted)
+  // Split the keys over a cluster until there are three blocks for two SMs; where eight are fewer
+  // blocks than SMs, shorter rounds let more warps have keys.
+  const int64_t blocks = p.sequences * kvHeadsOf(c), processors = p.target.multiprocessors;
+  while (c.splits < 8 && 2 * blocks * c.splits < 3 * processors && findRoom(p, 2 * c.splits))
     c.splits *= 2;
   c.cluster = c.splits > 1;
-  c.keys = blocks * c.splits < wanted ? 16 : mostKeys(c);
+  c.keys = c.splits == 8 && blocks * 8 < processors ? 16 : mostKeys(c);
   // One wave of two blocks on an SM: rounds of half the keys leave registers for twice the warps.
   if (c.keys == 32 && blocks * c.splits <= 2 * processors) {
     c.keys = 16;
