@@ -95,8 +95,9 @@ Exchange::connect(std::span<const std::shared_ptr<CudaDevice>> devices, double p
         continue;
       if (Status s = devices[size_t(from)]->enableAccessTo(*devices[size_t(to)]); !s.ok())
         return s;
-      if (Status s = probe(*devices[size_t(from)], *devices[size_t(to)],
-                           all[size_t(to)]->slots_.address(), uint64_t(from * ranks + to));
+      if (Status s =
+              probe(*devices[size_t(from)], *devices[size_t(to)], all[size_t(to)]->slots_.address(),
+                    uint64_t(from) * uint64_t(ranks) + uint64_t(to));
           !s.ok())
         return s;
     }
