@@ -352,8 +352,12 @@ void Service::dispatch(const KnownRoute &route, const HttpRequest &request,
   const bool health = path == "/health" || path == "/v1/health";
   if ((health && draining_) || ((health || route.model) && !model))
     return fail(notReady(draining_));
-  if (health)
+  if (health) {
+    if (const std::string lost = model->generates() ? model->engine().stats().lost : std::string();
+        !lost.empty())
+      return fail({.status = 503, .message = "the device failed: " + lost, .code = "device_lost"});
     return give(R"({"status":"ok"})");
+  }
   if (path == "/v1/models") {
     const std::shared_ptr<Model> embedder = this->embedder();
     if (request.path == path)

@@ -8,7 +8,7 @@ std::variant<std::string, ApiError> tokenize(const json::value &body, const Mode
   if (!body.is_object())
     return noObject();
   Fields f(body.get_object());
-  std::string name;
+  std::string name = model.names().front();
   f.text("model", name);
   bool withTexts = false;
   f.boolean("return_token_strs", withTexts);
@@ -23,9 +23,8 @@ std::variant<std::string, ApiError> tokenize(const json::value &body, const Mode
   } else if (auto error = readPrompts(f, model, {.prompts = 1}, prompts)) {
     return *error;
   }
-  f.finish();
-  if (f.error())
-    return *f.error();
+  if (auto error = finish(f, name, model))
+    return *error;
   JsonWriter w;
   w.object().key("count").integer(int64_t(prompts[0].tokens.size()));
   w.key("max_model_len").integer(model.context()).key("tokens").array();
@@ -46,7 +45,7 @@ std::variant<std::string, ApiError> detokenize(const json::value &body, const Mo
   if (!body.is_object())
     return noObject();
   Fields f(body.get_object());
-  std::string name;
+  std::string name = model.names().front();
   f.text("model", name);
   std::vector<int32_t> ids;
   if (!f.ids("tokens", ids) && !f.error())
@@ -55,9 +54,8 @@ std::variant<std::string, ApiError> detokenize(const json::value &body, const Mo
     if (id < 0 || id >= model.vocabulary())
       f.fail("tokens", "tokens has " + std::to_string(id) + "; the model's ids go from 0 to " +
                            std::to_string(model.vocabulary() - 1));
-  f.finish();
-  if (f.error())
-    return *f.error();
+  if (auto error = finish(f, name, model))
+    return *error;
   if (!model.tokenizer())
     return ApiError{.message = "the plan has no tokenizer: compile it with gpt2c --tokenizer"};
   JsonWriter w;

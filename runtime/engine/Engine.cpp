@@ -311,6 +311,8 @@ Status Engine::fail(Status status) {
   pool_.forgetAll();
   if (swap_)
     swap_->reset();
+  if (status.code() == Code::Cuda)
+    counted_.lost = status.message();
   return status;
 }
 

@@ -103,6 +103,9 @@ struct EngineStats {
   /// Time during which a call was begun and its results were not taken: at least the device's own.
   double busySeconds = 0;
   uint64_t deviceAllocations = 0; ///< as of BackendStats
+  /// Why the device's last call failed, where it is likely to take no more of them (Code::Cuda: a
+  /// lost rank, a broken context); empty: it works.
+  std::string lost;
   /// Of pages, where there are any in host memory: how many are there, and hold something.
   int32_t hostPages = 0, hostPagesUsed = 0;
   int32_t resting = 0;                  ///< of running: without a turn on the device

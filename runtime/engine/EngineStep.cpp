@@ -224,6 +224,7 @@ Status Engine::collect() {
   }
   if (!out)
     return out.status();
+  counted_.lost.clear();
   time(call);
   const auto wanted = size_t(std::ranges::count_if(call, &Part::logits));
   const size_t width = wanted ? out->logits.size() / wanted : 0;

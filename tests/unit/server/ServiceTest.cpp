@@ -348,6 +348,40 @@ TEST_F(ServiceTest, Routes) {
   EXPECT_EQ(status("POST", "/v1/completions", "secret"), 503);
 }
 
+TEST_F(ServiceTest, TokensAreOfTheModelThatIsNamed) {
+  open();
+  for (const char *name : {"gpt2c", "none"}) {
+    const int status = name == std::string_view("none") ? 404 : 200;
+    EXPECT_EQ(answer(post("/tokenize", {{"model", name}, {"prompt", "a"}})).status, status);
+    EXPECT_EQ(answer(post("/detokenize", {{"model", name}, {"tokens", {1}}})).status, status);
+  }
+}
+
+TEST_F(ServiceTest, ALostDeviceIsNotHealthy) {
+  service_ = std::make_unique<Service>(ServiceOptions{});
+  auto session = rt::toy::makeSession(toy::shape());
+  auto &device = static_cast<rt::toy::PagedBackend &>(session->backend());
+  auto made = Model::create(std::move(session), toy::tokenizer(true), {});
+  ASSERT_TRUE(made) << made.status().message();
+  service_->setModel(made.take());
+  auto health = [&] { return answer({.method = "GET", .path = "/health"}); };
+  EXPECT_EQ(health().status, 200);
+  device.failAt = 1;
+  EXPECT_EQ(answer(post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 2}})).status, 500);
+  // What the engine's thread tells of a step comes behind the answers of it.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (health().status == 200 && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  const HttpResponse lost = health();
+  EXPECT_EQ(lost.status, 503);
+  EXPECT_NE(lost.body.find("the device failed: the toy's extend failed"), std::string::npos)
+      << lost.body;
+  EXPECT_EQ(answer(post("/v1/completions", {{"prompt", "a"}, {"max_tokens", 2}})).status, 200);
+  while (health().status == 503 && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  EXPECT_EQ(health().status, 200); // it works again
+}
+
 TEST_F(ServiceTest, KeysAreComparedWhole) {
   EXPECT_TRUE(equalInConstantTime("abc", "abc"));
   for (const char *other : {"", "ab", "abcd", "abd", "abcabc"})
