@@ -26,6 +26,10 @@ public:
   uint64_t kvBytes() const {
     return paged_.pageBytes * uint64_t(3 * (context_ / paged_.pageTokens + 1));
   }
+  /// Room for any one of them with up to so many new tokens.
+  uint64_t kvBytesOfOne(int maxTokens) const {
+    return paged_.pageBytes * uint64_t((context_ + maxTokens) / paged_.pageTokens + 1);
+  }
   int32_t mostRows() const { return paged_.maxRows; }
   /// Whether prompts are long enough for some to have pages in common.
   bool sharePages() const { return context_ > 2 * paged_.pageTokens; }
