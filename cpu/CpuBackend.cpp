@@ -5,6 +5,7 @@
 #include "cpu/PlanModule.h"
 #include "cpu/RankModule.h"
 #include "cpu/Signature.h"
+#include "cpu/Stages.h"
 #include "ir/Error.h"
 #include "ir/Executor.h"
 #include "ir/FunctionNames.h"
@@ -75,6 +76,32 @@ public:
       return Status(rt::Code::OutOfMemory, "the KV state of the plan takes " +
                                                std::to_string(kv.bytes) +
                                                " bytes, which the system refuses");
+    return {};
+  }
+
+  /// Each of the group's ranks has some of the layers.
+  Status cutInStages() {
+    for (const auto &f : module_->functions)
+      if (f->name() == functions::decode || f->name() == functions::extend) {
+        auto layers = cutLayers(*f, group_->size());
+        if (!layers)
+          return toStatus(layers.takeError());
+        layers_ = std::move(*layers);
+        break;
+      }
+    for (const auto &f : module_->functions)
+      if (const Value *kv = f->argument("kv"); kv && kv->type.rank() == 6) {
+        auto staged = StagedFunction::create(*f, layers_);
+        if (!staged && f->name() == functions::forward) {
+          llvm::consumeError(staged.takeError()); // the exported graph: every rank runs it whole
+          continue;
+        }
+        if (!staged)
+          return toStatus(staged.takeError());
+        staged_.try_emplace(f->name(), std::move(*staged));
+      }
+    if (staged_.empty())
+      return Status(rt::Code::Unsupported, "the plan's IR has no function with a KV state to cut");
     return {};
   }
 
@@ -198,6 +225,12 @@ public:
       std::memcpy(to, state, bytes);
       to += bytes;
     });
+    if (layers_.empty())
+      return out;
+    const int owner = int(llvm::upper_bound(layers_, int64_t(layer)) - layers_.begin());
+    if (llvm::Error e =
+            broadcast(*group_, owner, {reinterpret_cast<char *>(out.data.data()), out.data.size()}))
+      return toStatus(std::move(e));
     return out;
   }
 
@@ -331,7 +364,10 @@ private:
     const RowInvariance invariance(plan_->meta().batch_invariant);
     const StoragePool::Scope scope(storage_);
     const Group::Scope ranks(group_.get());
-    auto results = executor->run(arguments, std::move(symbols));
+    auto staged = staged_.find(name);
+    auto results = staged == staged_.end()
+                       ? executor->run(arguments, std::move(symbols))
+                       : staged->second.run(*executor, arguments, std::move(symbols), *group_);
     if (!results && group_)
       return toStatus(inContext("@" + name, results.takeError()));
     if (!results)
@@ -423,6 +459,8 @@ private:
   std::unique_ptr<Module> module_;
   int threads_;
   std::unique_ptr<Group> group_; ///< null: alone
+  std::vector<int64_t> layers_;  ///< in front of each stage but the first; empty: no stages
+  llvm::StringMap<StagedFunction> staged_;
   std::vector<std::unique_ptr<plan::FunctionT>> functions_;
   ExecOptions options_{.widenedConstants = std::make_shared<ExecOptions::WidenedConstants>()};
   Tensor kv_;
@@ -443,7 +481,8 @@ rt::Result<std::unique_ptr<rt::Backend>> makeCpuBackend(rt::Plan::Ptr plan,
   std::unique_ptr<Group> group;
   if (options.link)
     group = std::make_unique<LinkedGroup>(*options.link);
-  if (!group)
+  const bool isStaged = group && options.link->stages() > 1;
+  if (!group || isStaged)
     keepWhole(**module);
   else if (llvm::Error e = keepRank(**module, plan->meta(), *group))
     return toStatus(std::move(e));
@@ -458,6 +497,8 @@ rt::Result<std::unique_ptr<rt::Backend>> makeCpuBackend(rt::Plan::Ptr plan,
   threads = productThreads(); // of a number too large, those there can be
   auto backend =
       std::make_unique<CpuBackend>(std::move(plan), std::move(*module), threads, std::move(group));
+  if (Status s = isStaged ? backend->cutInStages() : Status(); !s.ok())
+    return s;
   if (Status s = backend->allocateState(); !s.ok())
     return s;
   return std::unique_ptr<rt::Backend>(std::move(backend));

@@ -22,6 +22,20 @@ std::string whyNoGain(const plan::PlanT &meta, int tensor) {
   return {};
 }
 
+Status checkDivision(const plan::PlanT &meta, int ranks, int stages) {
+  if (stages == 1)
+    return ranksOf(meta, ranks) ? Status() : noSuchRanks(meta, ranks);
+  if (stages != ranks)
+    return {Code::Unsupported, std::to_string(ranks) + " ranks in " + std::to_string(stages) +
+                                   " stages: ranks that share layers do not stand behind each "
+                                   "other as well yet; a stage is one rank"};
+  if (!meta.kv || meta.kv->layers < stages)
+    return {Code::Incompatible, "the plan has " + std::to_string(meta.kv ? meta.kv->layers : 0) +
+                                    " layers with a KV state, too few for " +
+                                    std::to_string(stages) + " stages"};
+  return {};
+}
+
 Status noSuchRanks(const plan::PlanT &meta, int tensor) {
   std::string there;
   for (const auto &ranks : meta.ranks)
@@ -36,9 +50,10 @@ namespace {
 
 class GroupBackend : public Backend {
 public:
-  GroupBackend(Plan::Ptr plan, std::unique_ptr<Backend> first, std::unique_ptr<OtherRanks> others)
+  GroupBackend(Plan::Ptr plan, std::unique_ptr<Backend> first, std::unique_ptr<OtherRanks> others,
+               bool isStaged)
       : plan_(std::move(plan)), others_(std::move(others)), first_(std::move(first)),
-        ranks_(ranksOf(plan_->meta(), 1 + others_->count())) {}
+        ranks_(isStaged ? nullptr : ranksOf(plan_->meta(), 1 + others_->count())) {}
 
   std::string name() const override {
     return first_->name() + ", " + std::to_string(1 + others_->count()) + " ranks";
@@ -145,8 +160,13 @@ public:
     return onAll(call, [&] { return first_->run(function, inputs, symbols); });
   }
 
-  /// Each rank gets its heads.
+  /// Each rank gets its heads; a stage all, whichever layers it has.
   Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override {
+    if (!ranks_) {
+      RankCall call{.kind = RankCall::WriteKv, .numbers = {layer, int64_t(part)}};
+      call.tensors.push_back(values);
+      return onAll(call, [&] { return asResult(first_->writeKv(layer, part, values)); }).status();
+    }
     std::vector<RankCall> calls;
     for (int r = 0; r <= others_->count(); ++r) {
       calls.push_back({.kind = RankCall::WriteKv, .numbers = {layer, int64_t(part)}});
@@ -162,7 +182,7 @@ public:
     std::vector<RankReply> replies;
     Result<HostTensor> own = onEach(
         std::span(&call, 1), [&] { return first_->readKv(layer, part, batch, tokens); }, &replies);
-    if (!own)
+    if (!own || !ranks_) // a stage gives what the one with the layer has
       return own;
     const plan::KvPlanT &kv = *plan_->meta().kv;
     HostTensor out(own->dtype, {batch, kv.heads, tokens, kv.head_dim});
@@ -229,16 +249,17 @@ private:
   Plan::Ptr plan_;
   std::unique_ptr<OtherRanks> others_;
   std::unique_ptr<Backend> first_; ///< may use links that the others hold
-  const plan::RanksT *ranks_;
-  Tokens chosen_; ///< by the last extend()
+  const plan::RanksT *ranks_;      ///< null: ranks are stages
+  Tokens chosen_;                  ///< by the last extend()
   std::deque<RowsOutput> extended_;
 };
 
 } // namespace
 
 std::unique_ptr<Backend> makeGroupBackend(Plan::Ptr plan, std::unique_ptr<Backend> first,
-                                          std::unique_ptr<OtherRanks> others) {
-  return std::make_unique<GroupBackend>(std::move(plan), std::move(first), std::move(others));
+                                          std::unique_ptr<OtherRanks> others, bool isStaged) {
+  return std::make_unique<GroupBackend>(std::move(plan), std::move(first), std::move(others),
+                                        isStaged);
 }
 
 } // namespace gpt2c::rt

@@ -21,9 +21,11 @@ public:
   virtual Result<std::vector<RankReply>> finish(const Status &own) = 0;
 };
 
-/// `first` is rank 0. The plan has a division among 1 + others->count() ranks.
+/// `first` is rank 0. checkDivision() allows 1 + others->count() ranks; `isStaged`: each is a
+/// stage.
 std::unique_ptr<Backend> makeGroupBackend(Plan::Ptr plan, std::unique_ptr<Backend> first,
-                                          std::unique_ptr<OtherRanks> others);
+                                          std::unique_ptr<OtherRanks> others,
+                                          bool isStaged = false);
 
 /// The division of the plan among so many ranks; null: it has none.
 const plan::RanksT *ranksOf(const plan::PlanT &meta, int tensor);
@@ -31,10 +33,9 @@ const plan::RanksT *ranksOf(const plan::PlanT &meta, int tensor);
 std::string patternOfRanks(int tensor);
 /// What the compiler estimated where a division is no faster than one GPU; empty: it is.
 std::string whyNoGain(const plan::PlanT &meta, int tensor);
-/// How a remark of a plan's pass "parallel" names a division: "2 ranks".
-std::string patternOfRanks(int tensor);
-/// What the compiler estimated where a division is no faster than one GPU; empty: it is.
-std::string whyNoGain(const plan::PlanT &meta, int tensor);
+/// Whether so many ranks can run the plan: that share all layers, or as stages, one behind the
+/// other.
+Status checkDivision(const plan::PlanT &meta, int ranks, int stages);
 /// Incompatible: what divisions the plan has.
 Status noSuchRanks(const plan::PlanT &meta, int tensor);
 

@@ -73,8 +73,9 @@ Status refusal(const Rendezvous &at, uint64_t plan, const Hello &hello,
   if (there[size_t(hello.rank)].valid())
     return {Code::Usage, "two processes say that they are " + who};
   if (hello.plan != plan)
-    return {Code::Incompatible,
-            who + " has another plan than rank 0: give all ranks copies of one file"};
+    return {Code::Incompatible, who + " has another plan than rank 0, or another division: give "
+                                      "all ranks copies of one file, "
+                                      "and the same flags"};
   return {};
 }
 

@@ -11,6 +11,7 @@ namespace gpt2c::rt {
 
 struct Rendezvous {
   int rank = 0, ranks = 1;
+  int stages = 1;      ///< as of RankLink
   std::string address; ///< of rank 0, which listens there
   int port = 0;
   double waitSeconds = 30; ///< until all are there

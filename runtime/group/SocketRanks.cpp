@@ -36,9 +36,10 @@ Status unexpected(const Frame &frame, int rank) {
 /// Rank 0: takes the parts of all, and gives all of them to each.
 class FirstLink : public RankLink {
 public:
-  FirstLink(int size) : size_(size) {}
+  FirstLink(int size, int stages) : size_(size), stages_(stages) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
+  int stages() const override { return stages_; }
   void connect(Frames &frames) { frames_ = &frames; }
 
   /// The next call begins.
@@ -103,7 +104,7 @@ private:
         (void)frames_->send(i, kind, round_, encodeStatus(why)).ok();
   }
 
-  int size_;
+  int size_, stages_;
   Frames *frames_ = nullptr;
   uint32_t round_ = 0;
   Status aborted_, lost_;
@@ -188,9 +189,10 @@ private:
 /// Another rank.
 class FollowingLink : public RankLink {
 public:
-  FollowingLink(int rank, int size) : rank_(rank), size_(size) {}
+  FollowingLink(int rank, int size, int stages) : rank_(rank), size_(size), stages_(stages) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  int stages() const override { return stages_; }
   void begin(Frames &frames, uint32_t round) { frames_ = &frames, round_ = round; }
   const Status &lost() const { return lost_; }
 
@@ -211,11 +213,16 @@ public:
   }
 
 private:
-  int rank_, size_;
+  int rank_, size_, stages_;
   Frames *frames_ = nullptr;
   uint32_t round_ = 0;
   Status lost_;
 };
+
+/// What all ranks have to have in common.
+uint64_t sharedBy(const Plan &plan, const Rendezvous &at) {
+  return plan.meta().model_hash + uint64_t(at.stages) - 1;
+}
 
 std::unique_ptr<Frames> framesOf(std::vector<Socket> sockets, const Rendezvous &at) {
   std::vector<Frames::Connection> peers;
@@ -229,27 +236,27 @@ std::unique_ptr<Frames> framesOf(std::vector<Socket> sockets, const Rendezvous &
 
 Result<std::unique_ptr<Backend>> openSocketRanks(const Plan::Ptr &plan, const Rendezvous &at,
                                                  const OpenRank &open) {
-  if (!ranksOf(plan->meta(), at.ranks))
-    return noSuchRanks(plan->meta(), at.ranks);
-  auto link = std::make_unique<FirstLink>(at.ranks);
+  if (Status s = checkDivision(plan->meta(), at.ranks, at.stages); !s.ok())
+    return s;
+  auto link = std::make_unique<FirstLink>(at.ranks, at.stages);
   Result<std::unique_ptr<Backend>> first = open(*link);
   if (!first)
     return first.status();
-  Result<std::vector<Socket>> sockets = meet(at, plan->meta().model_hash);
+  Result<std::vector<Socket>> sockets = meet(at, sharedBy(*plan, at));
   if (!sockets)
     return sockets.status();
   auto others = std::make_unique<SocketRanks>(std::move(link), framesOf(sockets.take(), at));
-  return makeGroupBackend(plan, first.take(), std::move(others));
+  return makeGroupBackend(plan, first.take(), std::move(others), at.stages > 1);
 }
 
 Status followRank(const Plan::Ptr &plan, const Rendezvous &at, const OpenRank &open) {
-  if (!ranksOf(plan->meta(), at.ranks))
-    return noSuchRanks(plan->meta(), at.ranks);
-  FollowingLink link(at.rank, at.ranks);
+  if (Status s = checkDivision(plan->meta(), at.ranks, at.stages); !s.ok())
+    return s;
+  FollowingLink link(at.rank, at.ranks, at.stages);
   Result<std::unique_ptr<Backend>> backend = open(link);
   if (!backend)
     return backend.status();
-  Result<std::vector<Socket>> sockets = meet(at, plan->meta().model_hash);
+  Result<std::vector<Socket>> sockets = meet(at, sharedBy(*plan, at));
   if (!sockets)
     return sockets.status();
   const std::unique_ptr<Frames> frames = framesOf(sockets.take(), at);

@@ -10,6 +10,7 @@ public:
   Link(ThreadLinks &all, int rank) : all_(all), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return all_.size(); }
+  int stages() const override { return all_.stages(); }
   Status gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     return all_.gather(rank_, mine, all);
   }
@@ -19,7 +20,7 @@ private:
   int rank_;
 };
 
-ThreadLinks::ThreadLinks(int ranks) : given_(size_t(ranks)) {
+ThreadLinks::ThreadLinks(int ranks, int stages) : given_(size_t(ranks)), stages_(stages) {
   for (int r = 0; r < ranks; ++r)
     links_.push_back(std::make_unique<Link>(*this, r));
 }

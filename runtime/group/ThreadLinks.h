@@ -12,9 +12,10 @@ namespace gpt2c::rt {
 
 class ThreadLinks {
 public:
-  explicit ThreadLinks(int ranks);
+  explicit ThreadLinks(int ranks, int stages = 1);
   ~ThreadLinks();
   int size() const { return int(given_.size()); }
+  int stages() const { return stages_; }
   RankLink &link(int rank);
 
   /// Rank `rank` runs no further: what others wait for ends with an error that says why. The first
@@ -36,6 +37,7 @@ private:
   std::vector<std::span<const std::byte>> given_; ///< by the ranks that are here
   int here_ = 0;
   unsigned round_ = 0;
+  int stages_;
   int failed_ = -1;
   Status why_;
   std::vector<std::unique_ptr<Link>> links_;

@@ -96,10 +96,10 @@ private:
 } // namespace
 
 Result<std::unique_ptr<Backend>> openThreadRanks(const Plan::Ptr &plan, int ranks,
-                                                 const OpenRank &open) {
-  if (!ranksOf(plan->meta(), ranks))
-    return noSuchRanks(plan->meta(), ranks);
-  auto links = std::make_unique<ThreadLinks>(ranks);
+                                                 const OpenRank &open, int stages) {
+  if (Status s = checkDivision(plan->meta(), ranks, stages); !s.ok())
+    return s;
+  auto links = std::make_unique<ThreadLinks>(ranks, stages);
   std::vector<std::unique_ptr<Backend>> backends;
   for (int r = 0; r < ranks; ++r) {
     Result<std::unique_ptr<Backend>> backend = open(links->link(r));
@@ -111,7 +111,8 @@ Result<std::unique_ptr<Backend>> openThreadRanks(const Plan::Ptr &plan, int rank
   std::unique_ptr<Backend> first = std::move(backends.front());
   backends.erase(backends.begin());
   return makeGroupBackend(plan, std::move(first),
-                          std::make_unique<ThreadRanks>(std::move(links), std::move(backends)));
+                          std::make_unique<ThreadRanks>(std::move(links), std::move(backends)),
+                          stages > 1);
 }
 
 } // namespace gpt2c::rt

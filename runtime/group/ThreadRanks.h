@@ -13,7 +13,8 @@ namespace gpt2c::rt {
 using OpenRank = std::function<Result<std::unique_ptr<Backend>>(RankLink &link)>;
 
 /// `ranks` ranks, each with a thread. An error of a rank ends the call on all, and names it.
+/// `stages`: as of RankLink.
 Result<std::unique_ptr<Backend>> openThreadRanks(const Plan::Ptr &plan, int ranks,
-                                                 const OpenRank &open);
+                                                 const OpenRank &open, int stages = 1);
 
 } // namespace gpt2c::rt

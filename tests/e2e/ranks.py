@@ -42,10 +42,10 @@ def tokens(*flags):
 
 
 def checkExports():
-    """Every export by 1, 2 and 4 ranks; one whose heads are too few is refused with the numbers."""
+    """Every export by 1, 2 and 4 ranks, and in stages; one whose heads are too few is refused with the numbers."""
     folders = [source / "tests/data/gpt2-exports", source / "tests/data/decoders",
                shared / "models/llama", shared / "models/ours"]
-    equal = refused = 0
+    equal = staged = refused = 0
     for folder in folders:
         if not folder.is_dir():
             print(f"without {folder}, which is not here")
@@ -67,7 +67,15 @@ def checkExports():
                 if whole != parts or "exit" in whole:
                     fail(f"{name}: {ranks} ranks give {parts}, one gives {whole}")
                 equal += 1
-    print(f"{equal} plans give equal tokens, {refused} are refused")
+                stages = tokens(f"--pipeline-parallel={ranks}")
+                if "too few for" in stages:
+                    continue
+                if whole != stages:
+                    fail(f"{name}: {ranks} stages give {stages}, one gives {whole}")
+                staged += 1
+    print(f"{equal} plans give equal tokens, {staged} in stages, too; {refused} are refused")
+    if staged < 5:
+        fail("more exports have layers enough for stages")
     if equal < 10:
         fail("there are more exports than that")
 
@@ -134,6 +142,16 @@ def checkProcesses():
         for i, (code, text, errors) in enumerate(out):
             if code != 0 or (i > 0 and text):
                 fail(f"process {i} of {ranks} ends with {code}: {text}{errors}")
+
+
+def checkStages():
+    """Layers in stages, as processes; which differ in that are refused."""
+    whole = tokens()
+    out, _ = Group(2, prompt, flags=["--pipeline-parallel=2"]).ends()
+    if out[0][1] != whole:
+        fail(f"2 stages give {out[0][1]}{out[0][2]}, one process gives {whole}")
+    (zero, one), _ = Group(2, [*prompt, "--pipeline-parallel=2"], flags=["--ranks-wait=5"]).ends()
+    expect("two divisions", one, 6, "or another division")
 
 
 def checkMeeting():
@@ -251,6 +269,7 @@ checkExports()
 if compile(source / "examples/sample/model.onnx", "--tensor-parallel=2,4").returncode != 0:
     fail("the sample model is not compiled")
 checkProcesses()
+checkStages()
 checkMeeting()
 checkState()
 if shutil.which("gpt2c-serve"):

@@ -29,6 +29,10 @@ void DeviceFlags::addTo(Flags &flags) {
              "--tensor-parallel: N threads of this process, or env: the processes that RANK, "
              "WORLD_SIZE, MASTER_ADDR and MASTER_PORT name, of which rank 0 answers",
              ranks)
+      .value("pipeline-parallel", "N",
+             "Run as N ranks that stand behind each other, each with some of the layers, of any "
+             "plan with a KV state: threads, or with --ranks=env as many processes",
+             stages)
       .value("ranks-wait", "SECONDS", "With --ranks=env: how long ranks may come late (30)",
              ranksWait)
       .value("rank-silence", "SECONDS",
@@ -69,10 +73,12 @@ struct Ranks {
 
 rt::Result<Ranks> ranksOf(const DeviceFlags &flags) {
   Ranks ranks;
-  if (flags.ranks.empty())
-    return ranks;
+  if (flags.stages < 1 || flags.stages > 64)
+    return {rt::Code::Usage, "--pipeline-parallel is a number from 1 to 64"};
   int64_t n = 0;
-  if (flags.ranks == "env") {
+  if (flags.ranks.empty()) {
+    ranks.threads = flags.stages;
+  } else if (flags.ranks == "env") {
     rt::Result<rt::Rendezvous> at = rt::rendezvousOfEnvironment();
     if (!at)
       return at.status();
@@ -82,7 +88,8 @@ rt::Result<Ranks> ranksOf(const DeviceFlags &flags) {
     if (!(flags.ranksWait > 0) || !(at->silenceSeconds >= 0.3))
       return {rt::Code::Usage, "--ranks-wait is more than 0 and --rank-silence at least 0.3 "
                                "seconds: a process says ten times in a second that it lives"};
-    if (at->ranks > 1)
+    at->stages = flags.stages;
+    if (at->ranks > 1 || flags.stages > 1)
       ranks.meeting = at.take();
   } else if (readValue(flags.ranks, n) || n < 1 || n > 64) {
     return {rt::Code::Usage, "--ranks=" + flags.ranks + ": there are 1 to 64 ranks, or env"};
@@ -147,7 +154,7 @@ rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const D
     auto open = [&](rt::RankLink &link) { return rt::openCpuDevice(plan, flags.threads, &link); };
     rt::Result<std::unique_ptr<rt::Backend>> group =
         ranks->meeting ? rt::openSocketRanks(plan, *ranks->meeting, open)
-                       : rt::openThreadRanks(plan, ranks->threads, open);
+                       : rt::openThreadRanks(plan, ranks->threads, open, flags.stages);
     if (!group)
       return group.status();
     return std::make_unique<rt::Session>(std::move(plan), group.take());

@@ -1,4 +1,4 @@
-// --device, --threads, --gpus, --ranks and --skip-weight-checksum.
+// --device, --threads, --gpus, --ranks, --pipeline-parallel and --skip-weight-checksum.
 #pragma once
 
 #include "runtime/session/Session.h"
@@ -15,6 +15,7 @@ struct DeviceFlags {
   bool skipWeightChecksum = false;
   std::string gpus = {};  ///< "": as the device says; "0,1": a rank on each
   std::string ranks = {}; ///< "": alone; a number, or "env"
+  int stages = 1;         ///< --pipeline-parallel
   double ranksWait = 30;  ///< seconds until all processes are there
   double rankSilence = 0; ///< seconds after which a silent one is lost; 0: as is usual
 
