@@ -42,7 +42,8 @@ def tokens(*flags):
 
 
 def checkExports():
-    """Every export by 1, 2 and 4 ranks, and in stages; one whose heads are too few is refused with the numbers."""
+    """Every export by 1, 2 and 4 ranks, and in stages; one whose heads are too few is refused with
+    the numbers."""
     folders = [source / "tests/data/gpt2-exports", source / "tests/data/decoders",
                shared / "models/llama", shared / "models/ours"]
     equal = staged = refused = 0
