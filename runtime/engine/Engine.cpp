@@ -77,8 +77,8 @@ static int32_t pagesOf(const PageSwap *swap, const EngineLimits &limits) {
 Engine::Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget,
                bool isBatchInvariant, EngineOptions options)
     : backend_(backend), options_(std::move(options)), limits_(limits), rowBudget_(rowBudget),
-      mostSteps_(size_t(backend.pagedState().maxSteps)), isBatchInvariant_(isBatchInvariant),
-      swap_(backend.pagedState().hostPages ? std::make_unique<PageSwap>(backend) : nullptr),
+      paged_(backend.pagedState()), isBatchInvariant_(isBatchInvariant),
+      swap_(paged_.hostPages ? std::make_unique<PageSwap>(backend) : nullptr),
       pool_(pagesOf(swap_.get(), limits), limits.pageTokens) {}
 
 Engine::~Engine() {

@@ -242,7 +242,7 @@ private:
   EngineOptions options_;
   EngineLimits limits_;
   int32_t rowBudget_;
-  size_t mostSteps_; ///< PagedState::maxSteps
+  PagedState paged_; ///< of the backend
   bool isBatchInvariant_;
   std::unique_ptr<PageSwap> swap_; ///< null: all pages are on the device
   PagePool pool_;

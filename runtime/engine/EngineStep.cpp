@@ -151,7 +151,8 @@ void Engine::planNextTokens(NextCall &next) {
   const std::vector<Sequence *> going = findNextTokens(ahead);
   const bool isMixed = std::ranges::any_of(
       running_, [](const auto &entry) { return entry.second->runs() && entry.second->isPrompt(); });
-  const bool takesAll = isMixed || going.size() > mostSteps_ || ahead > int64_t(going.size());
+  const bool takesAll =
+      isMixed || going.size() > size_t(paged_.maxSteps) || ahead > int64_t(going.size());
   int64_t spare = takesAll ? int64_t(rowBudget_) - int64_t(going.size()) : 0;
   for (Sequence *s : going) {
     if (!s->pending || s->forced.empty()) {

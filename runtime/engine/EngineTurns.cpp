@@ -23,11 +23,10 @@ int64_t Engine::turnTokens() const {
   constexpr int64_t least = 32, most = 1024;
   if (options_.turnTokens)
     return options_.turnTokens;
-  const PagedState paged = backend_.pagedState();
-  const double slowest = std::min(paged.outBytesPerSecond, paged.inBytesPerSecond);
+  const double slowest = std::min(paged_.outBytesPerSecond, paged_.inBytesPerSecond);
   if (stepSeconds_ <= 0 || slowest <= 0)
     return 2 * least;
-  const double all = double(paged.pages) * double(paged.pageBytes) / slowest;
+  const double all = double(paged_.pages) * double(paged_.pageBytes) / slowest;
   return std::clamp(int64_t(std::ceil(2 * all / stepSeconds_)), least, most);
 }
 
@@ -170,9 +169,8 @@ Status Engine::takeTurns() {
 //===-- what decides how it comes back ------------------------------------------------------===//
 
 double Engine::copySeconds(int64_t tokens) const {
-  const PagedState paged = backend_.pagedState();
-  const double bytes = double(pagesFor(tokens, paged.pageTokens)) * double(paged.pageBytes);
-  return paged.inBytesPerSecond > 0 ? bytes / paged.inBytesPerSecond : 0;
+  const double bytes = double(pagesFor(tokens, paged_.pageTokens)) * double(paged_.pageBytes);
+  return paged_.inBytesPerSecond > 0 ? bytes / paged_.inBytesPerSecond : 0;
 }
 
 double Engine::recomputeSeconds(int64_t tokens) const {
@@ -217,19 +215,18 @@ void Engine::time(const Call &call) {
 void Engine::addTurns(EngineStats &now) const {
   now.copySecondsPerToken = swap_ ? copySeconds(pool_.pageTokens()) / pool_.pageTokens() : 0;
   now.recomputeSecondsPerToken = recomputeSeconds(1);
-  const PagedState paged = backend_.pagedState();
-  now.pageBytes = paged.pageBytes;
+  now.pageBytes = paged_.pageBytes;
   if (!swap_)
     return;
-  now.hostPages = paged.hostPages;
+  now.hostPages = paged_.hostPages;
   now.hostPagesUsed = swap_->hostPagesUsed();
   now.resting = now.running - turns_;
   now.pagesOut = swap_->moved().out;
   now.pagesIn = swap_->moved().in;
   now.outSeconds = swap_->moved().outSeconds;
   now.inSeconds = swap_->moved().inSeconds;
-  now.outBytesPerSecond = paged.outBytesPerSecond;
-  now.inBytesPerSecond = paged.inBytesPerSecond;
+  now.outBytesPerSecond = paged_.outBytesPerSecond;
+  now.inBytesPerSecond = paged_.inBytesPerSecond;
 }
 
 } // namespace gpt2c::rt
