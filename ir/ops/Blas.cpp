@@ -83,6 +83,15 @@ void matrixProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m,
   });
 }
 
+void addTransposedProduct(Matrix<const float> a, Matrix<const float> b, Matrix<float> c, int64_t m,
+                          int64_t n, int64_t k) {
+  if (m == 0 || n == 0 || k == 0)
+    return;
+  needRoom();
+  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, m, n, k, 1, a.data, a.stride, b.data,
+              b.stride, 1, c.data, c.stride);
+}
+
 template void matrixProduct(Matrix<const float>, Matrix<const float>, Matrix<float>, int64_t,
                             int64_t, int64_t, bool);
 template void matrixProduct(Matrix<const double>, Matrix<const double>, Matrix<double>, int64_t,

@@ -17,6 +17,10 @@ template <typename T>
 void matrixProduct(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, int64_t m, int64_t n,
                    int64_t k, bool accumulate);
 
+/// C[m, n] += A^T B of A[k, m] and B[k, n], on the thread that asks. Throws like Tensor.
+void addTransposedProduct(Matrix<const float> a, Matrix<const float> b, Matrix<float> c, int64_t m,
+                          int64_t n, int64_t k);
+
 extern template void matrixProduct(Matrix<const float>, Matrix<const float>, Matrix<float>, int64_t,
                                    int64_t, int64_t, bool);
 extern template void matrixProduct(Matrix<const double>, Matrix<const double>, Matrix<double>,

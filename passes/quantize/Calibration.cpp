@@ -1,7 +1,6 @@
 #include "passes/quantize/Calibration.h"
 
 #include "ir/Error.h"
-#include "ir/ops/Blas.h"
 #include "ir/ops/Quantize.h"
 
 #include "llvm/Support/Base64.h"
@@ -33,23 +32,7 @@ void ActivationStats::count(float magnitude) {
   ++histogram_[std::min(bins - 1, static_cast<size_t>(magnitude / binWidth_))];
 }
 
-void ActivationStats::addProducts(const float *x, int64_t count) {
-  const int64_t k = channels;
-  std::vector<float> columns(size_t(count * k)); // of rows without what is no number
-  for (int64_t r = 0; r < count; ++r) {
-    const bool finite =
-        std::all_of(x + r * k, x + (r + 1) * k, [](float v) { return std::isfinite(v); });
-    for (int64_t j = 0; j < k; ++j)
-      columns[size_t(j * count + r)] = finite ? x[r * k + j] : 0;
-  }
-  products.resize(size_t(k * k));
-  const Matrix<const float> all{columns.data(), count};
-  matrixProduct<float>(all, {columns.data(), count, true}, {products.data(), k}, k, k, count, true);
-}
-
 void ActivationStats::add(const float *x, int64_t count, bool firstOfWindow, int64_t sampleEvery) {
-  if (keepsProducts && count > firstOfWindow)
-    addProducts(x + (firstOfWindow ? channels : 0), count - firstOfWindow);
   channelMax.resize(channels);
   channelSquares.resize(channels);
   for (int64_t r = 0; r < count; ++r) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "ir/Tensor.h"
+#include "passes/quantize/InputProducts.h"
 
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,13 +38,15 @@ public:
   /// The sum of x_j^2 for each column, but of the first token of a window; empty where statistics
   /// were saved without.
   std::vector<double> channelSquares;
-  /// With `keepsProducts`: the sums of x_i x_j over those rows, [channels, channels]. Files hold
-  /// none.
-  std::vector<float> products;
-  bool keepsProducts = false;
+  /// The sums of x_i x_j over those rows, which layers with the same input share; null: they were
+  /// not asked for. Files hold none.
+  std::shared_ptr<InputProducts> products;
+  /// Since then each column was divided by its factor; empty: none was.
+  std::vector<float> divisors;
   std::vector<float> sample; // some rows, one after the other
 
-  /// Takes in `count` rows. Every `sampleEvery`th row over all calls is kept; 0: none.
+  /// Takes in `count` rows, but for their products. Every `sampleEvery`th row over all calls is
+  /// kept; 0: none.
   void add(const float *x, int64_t count, bool firstOfWindow, int64_t sampleEvery);
 
   /// The range [-r, r] that the observer chooses.
@@ -53,7 +57,6 @@ public:
 
 private:
   void count(float magnitude);
-  void addProducts(const float *x, int64_t count);
 
   static constexpr size_t bins = 2048;
   float binWidth_ = 0; // of the magnitudes' histogram; doubles as larger ones come

@@ -29,6 +29,7 @@
 #include "passes/fuse/MergedProduct.h"
 #include "passes/quantize/ErrorFeedback.h"
 #include "passes/quantize/Quantization.h"
+#include "passes/quantize/TokenTables.h"
 #include "passes/quantize/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -140,7 +141,7 @@ public:
       if (llvm::Error e = shareTable(f, op))
         return e;
     f.eraseDeadOps();
-    return llvm::Error::success();
+    return widenTables(f);
   }
 
 private:
@@ -177,6 +178,7 @@ private:
           weightOf(constantOp(linear->operand(ops::Linear::W))->constant, *linear);
       q = b.constant(weight.q);
       scale = b.constant(weight.scale);
+      zero = weight.zero.valid() ? b.constant(weight.zero) : nullptr;
       q->name = linear->operand(ops::Linear::W)->name;
     }
     Value *x = linear->operand(ops::Linear::X), *xScale = nullptr, *offset = nullptr;
@@ -355,20 +357,20 @@ private:
   QuantisedWeight stored(const Tensor &w, const Op &linear) {
     const WeightStorage storage = storageOf(linear, options_);
     if (options_.scheme == QuantizeScheme::W4A16 && storage.type != DType::I4 &&
-        !isVocabularyProjection(linear))
+        !isVocabularyProjection(linear) && !options_.keep.contains(layerName(linear)))
       ctx_.note(layerName(linear) + " has weights of eight bits: rows of " + llvm::Twine(w.dim(1)) +
                     " elements do not divide into groups of four",
                 linear.locations);
     if (storage.type == DType::I4) {
       const ActivationStats *stats =
           options_.calibration ? options_.calibration->find(layerName(linear)) : nullptr;
-      if (stats && int64_t(stats->products.size()) == w.dim(1) * w.dim(1))
-        if (auto fed = quantiseWithFeedback(w, storage.group, stats->products))
+      if (stats && stats->products && stats->products->channels() == w.dim(1))
+        if (auto fed = quantiseWithFeedback(w, storage.group, *stats->products, stats->divisors))
           return std::move(*fed);
       ctx_.note(layerName(linear) + " is rounded without error feedback: " +
-                    (!stats                    ? "there are no statistics of its input"
-                     : stats->products.empty() ? "its statistics have no products of columns"
-                                               : "its input is 0"),
+                    (!stats             ? "there are no statistics of its input"
+                     : !stats->products ? "its statistics have no products of columns"
+                                        : "its input is 0"),
                 linear.locations);
     }
     return quantiseWeight(w, storage.group, momentsOf(linear), storage.type);

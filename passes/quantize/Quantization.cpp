@@ -92,7 +92,9 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
       (!isQuantisable(linear) && !importedWeights(linear)))
     return {Treatment::Keep, ""};
   if (options.keep.contains(layerName(linear)))
-    return {Treatment::Keep, "the quality gate"};
+    return options.scheme == QuantizeScheme::W4A16 && !importedWeights(linear)
+               ? std::pair(Treatment::WeightsOnly, std::string("eight bits, the quality gate"))
+               : std::pair(Treatment::Keep, std::string("the quality gate"));
   if (const Op *w = importedWeights(linear))
     if (w->operand(ops::Dequantize::Q)->type.dtype != DType::I8)
       return {Treatment::WeightsOnly, ""};
@@ -113,8 +115,9 @@ WeightStorage storageOf(const Op &linear, const QuantizeOptions &options) {
   constexpr int64_t usual = 128;
   const int64_t k = linear.operand(ops::Linear::W)->type.shape[1].constant().value_or(0),
                 group = int4Group(k, options.weightGroup ? options.weightGroup : usual);
-  return isVocabularyProjection(linear) || group == 0 ? WeightStorage{}
-                                                      : WeightStorage{DType::I4, group};
+  return isVocabularyProjection(linear) || group == 0 || options.keep.contains(layerName(linear))
+             ? WeightStorage{}
+             : WeightStorage{DType::I4, group};
 }
 
 std::vector<float> inputMoments(const Op &linear, const QuantizeOptions &options) {

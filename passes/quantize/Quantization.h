@@ -56,7 +56,7 @@ struct QuantizeOptions {
   std::vector<std::string> exclude, include;
   /// Also @prefill and @decode with floats in the place of int8 weights, for a schedule to choose.
   bool widenWeights = false;
-  /// Names of layers that keep their precision.
+  /// Names of layers that keep their precision, of w4a16 those that have eight bits.
   llvm::StringSet<> keep;
   /// How much of the outliers moves into the weights, 0 to 1; none: searched for each norm.
   std::optional<double> smoothStrength;

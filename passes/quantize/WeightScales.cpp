@@ -26,11 +26,6 @@ static float fp8Step(float x) {
   return std::fabs(x) < 0x1p-6F ? (x + magic) - magic : normal;
 }
 
-static float int4Step(float x) {
-  constexpr float magic = 0x1.8p23F;
-  return (std::clamp(x, -8.0F, 7.0F) + magic) - magic;
-}
-
 /// sum_k m_k (w_k - q_k scale)^2
 template <float (*Step)(float)>
 static float errorOf(const float *w, const float *moments, int64_t count, float scale) {
@@ -99,23 +94,75 @@ static float bestFp8Scale(const float *w, const float *moments, int64_t count) {
   return best;
 }
 
-/// The largest becomes the number with the largest magnitude.
-static float int4Scale(const float *w, int64_t count) {
-  const float v = count ? w[largestOf(w, count)] : 0;
-  return std::fabs(v) < 0x1p-100F ? 1 : v / -8;
+namespace {
+
+/// A scale of int4, and the least and the largest of what its numbers less the zero point are.
+struct Int4Range {
+  float scale = 1, least = -8, most = 7;
+
+  float step(float w) const {
+    constexpr float magic = 0x1.8p23F;
+    return (std::clamp(w * (1.0F / scale), least, most) + magic) - magic;
+  }
+};
+
+struct Extremes {
+  float least = 0, most = 0;
+};
+
+} // namespace
+
+static Extremes extremesOf(const float *w, int64_t count) {
+  Extremes e;
+  for (int64_t i = 0; i < count; ++i) {
+    e.least = std::min(e.least, w[i]);
+    e.most = std::max(e.most, w[i]);
+  }
+  return e;
 }
 
-static float bestInt4Scale(const float *w, const float *moments, int64_t count) {
-  float best = int4Scale(w, count), error = errorOf<int4Step>(w, moments, count, best);
-  const float largest = count ? std::fabs(w[largestOf(w, count)]) : 0;
-  if (largest < 0x1p-100F)
-    return best;
-  for (int quarters = 28; quarters <= 44 && error > 0; ++quarters)
-    for (float sign : {-1.0F, 1.0F}) {
-      const float scale = sign * largest / (float(quarters) / 4);
-      if (const float e = errorOf<int4Step>(w, moments, count, scale); e < error) {
-        error = e;
-        best = scale;
+/// Of numbers from `least` to `most`, which lie around 0.
+static Int4Range int4Range(float least, float most) {
+  constexpr float steps = 15;
+  const float width = most - least;
+  if (!(width >= 0x1p-100F))
+    return {};
+  Int4Range r;
+  r.scale = width / steps;
+  r.least = -std::nearbyint(-least / r.scale);
+  r.most = r.least + steps;
+  return r;
+}
+
+/// sum_k m_k (w_k - (q_k - z) s)^2
+static float int4Error(const float *w, const float *moments, int64_t count, const Int4Range &r) {
+  constexpr int64_t lanes = 16;
+  float sums[lanes] = {};
+  auto add = [&](int64_t i, int64_t lane) {
+    const float error = w[i] - r.step(w[i]) * r.scale;
+    sums[lane] += moments[i] * error * error;
+  };
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      add(i + lane, lane);
+  for (; i < count; ++i)
+    add(i, i % lanes);
+  return std::accumulate(sums, sums + lanes, 0.0F);
+}
+
+static Int4Range bestInt4Range(const float *w, const float *moments, int64_t count) {
+  const Extremes e = extremesOf(w, count);
+  Int4Range best = int4Range(e.least, e.most);
+  float error = int4Error(w, moments, count, best);
+  constexpr int fewest = 14, all = 20; // twentieths
+  for (int below = all; below >= fewest; --below)
+    for (int above = all; above >= fewest && error > 0; --above) {
+      const Int4Range r =
+          int4Range(e.least * float(below) / float(all), e.most * float(above) / float(all));
+      if (const float sum = int4Error(w, moments, count, r); sum < error) {
+        error = sum;
+        best = r;
       }
     }
   return best;
@@ -136,8 +183,10 @@ Tensor floatsOf(const QuantisedWeight &w, DType type) {
     llvm::parallelFor(0, n, [&](size_t row) {
       std::vector<double> floats(k);
       for (int64_t i = 0; i < k; ++i) {
-        const float scale = w.scale.data<float>()[int64_t(row) * w.scale.dim(1) + i / group];
-        floats[i] = double(stepAt(steps, int64_t(row) * k + i) * scale);
+        const int64_t at = int64_t(row) * w.scale.dim(1) + i / group;
+        const float zero = w.zero.valid() ? float(w.zero.data<int8_t>()[at]) : 0;
+        floats[i] =
+            double((stepAt(steps, int64_t(row) * k + i) - zero) * w.scale.data<float>()[at]);
       }
       out.store(int64_t(row) * k, floats);
     });
@@ -153,7 +202,9 @@ QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<fl
   std::vector<float> same(moments.empty() ? k : 0, 1);
   if (moments.empty())
     moments = same;
-  QuantisedWeight out{Tensor(type, w.shape()), Tensor(DType::F32, {n, k / group})};
+  QuantisedWeight out{Tensor(type, w.shape()), Tensor(DType::F32, {n, k / group}), {}};
+  if (type == DType::I4)
+    out.zero = Tensor(DType::I8, {n, k / group});
   assert((type != DType::I4 || group % packedElements(type) == 0) && "rows of whole words");
   Tensor wide = w.cast(DType::F32);
   llvm::parallelFor(0, n, [&](size_t row) {
@@ -167,9 +218,11 @@ QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<fl
         continue;
       }
       if (type == DType::I4) {
-        scale = bestInt4Scale(from, moments.data() + at, group);
+        const Int4Range r = bestInt4Range(from, moments.data() + at, group);
+        scale = r.scale;
+        out.zero.data<int8_t>()[(row * k + at) / group] = static_cast<int8_t>(-8 - r.least);
         for (int64_t i = 0; i < group; ++i)
-          steps[i] = int4Step(from[i] * (1.0F / scale));
+          steps[i] = double(r.step(from[i]) - r.least - 8);
         out.q.store(int64_t(row) * k + at, steps);
         continue;
       }
@@ -191,7 +244,8 @@ double weightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments
     for (int64_t at = 0; at < k; at += group) {
       const float *from = wide.data<float>() + row * k + at;
       if (type == DType::I4) {
-        errors[row] += errorOf<int4Step>(from, moments.data() + at, group, int4Scale(from, group));
+        const Extremes e = extremesOf(from, group);
+        errors[row] += int4Error(from, moments.data() + at, group, int4Range(e.least, e.most));
         continue;
       }
       float largest = 0;
@@ -206,7 +260,7 @@ double weightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments
 QuantisedWeight quantiseWeightByTensor(const Tensor &w, llvm::ArrayRef<int32_t> matrices) {
   const int64_t n = w.dim(0), k = w.dim(1);
   assert((matrices.empty() || int64_t(matrices.size()) == n) && "one for each row");
-  QuantisedWeight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, 1})};
+  QuantisedWeight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, 1}), {}};
   const Tensor wide = w.cast(DType::F32);
   auto rowOf = [&](int64_t i) { return wide.data<float>() + i * k; };
   auto matrixOf = [&](int64_t i) { return matrices.empty() ? 0 : matrices[i]; };

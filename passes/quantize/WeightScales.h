@@ -9,6 +9,7 @@ namespace gpt2c {
 
 struct QuantisedWeight {
   Tensor q, scale; ///< i8, f8e4m3 or i4[n, k], and f32[n, groups]
+  Tensor zero;     ///< of i4: i8[n, groups]
 };
 
 /// What it stands for, rounded to `type`.
@@ -26,13 +27,15 @@ Tensor floatsOf(const QuantisedWeight &w, DType type);
 /// where the largest lies among powers of two. Of the scales max|w| / 112 16 / i with i = 16 .. 9
 /// the one with the least sum is taken.
 ///
-/// int4 has 16 numbers, -8 to 7, and a scale may be negative: of the scales +-max|w| / t with t = 7
-/// to 11 by quarters the one with the least sum is taken. K is a multiple of 8 groups.
+/// int4 has 16 numbers, q = -8 to 7, and stands for (q - z) s: of the ranges a min(w, 0) to
+/// b max(w, 0) with a, b = 0.7, 0.75, .. 1, which s = (b max - a min) / 15 and z = round(-a min /
+/// s)
+/// - 8 cover, the one with the least sum is taken. K is a multiple of 8 groups.
 QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments,
                                DType type = DType::I8);
 
 /// The sum over all rows of what rounding to int8 or int4 adds, with s = max|w| / 127 for each
-/// group, or that of int4 in which the largest becomes -8.
+/// group, or the scale and zero point of int4 that cover all of it.
 double weightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments,
                    DType type = DType::I8);
 

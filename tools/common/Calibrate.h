@@ -10,7 +10,7 @@ namespace gpt2c {
 struct CalibrateOptions {
   int64_t maxTokens = 16384; ///< of the text
   int64_t window = 512;      ///< tokens a sequence; at most the model's context
-  /// Products of channels are kept for inputs of up to so many; 0: none.
+  /// Products of channels are kept for blocks of up to so many; 0: none.
   int64_t productChannels = 0;
   /// Makes what runs a copy of the function that has further results.
   std::function<llvm::Expected<std::unique_ptr<TextForward>>(const Function &observed)> open;

@@ -187,7 +187,7 @@ static llvm::Error collectStatistics(PassContext &ctx, const PipelineOptions &pi
     return tokens.takeError();
   CalibrateOptions calibration;
   calibration.maxTokens = calibrationTokens;
-  constexpr int64_t mostChannels = 3072; // their products are 36 MiB
+  constexpr int64_t mostChannels = 3072; // of a block, whose products are 36 MiB
   if (quantize.scheme == QuantizeScheme::W4A16)
     calibration.productChannels = mostChannels;
   calibration.open = [&](const Function &observed) -> llvm::Expected<std::unique_ptr<TextForward>> {
@@ -255,8 +255,14 @@ static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline, cons
     layer->kl = s.kl;
     card.kept.push_back(std::move(layer));
     ctx.setPass("quality-gate");
-    ctx.note(llvm::formatv("{0} keeps its precision: {2} in it alone has a KL divergence of {1:e2}",
-                           s.name, s.kl, isFp8(ctx.options().quantize.scheme) ? "fp8" : "int8")
+    const QuantizeScheme scheme = ctx.options().quantize.scheme;
+    const bool four = scheme == QuantizeScheme::W4A16;
+    ctx.note(llvm::formatv("{0} {1}: {2} in it alone has a KL divergence of {3:e2}", s.name,
+                           four ? "has weights of eight bits" : "keeps its precision",
+                           four            ? "int4"
+                           : isFp8(scheme) ? "fp8"
+                                           : "int8",
+                           s.kl)
                  .str());
   }
   return llvm::Error::success();

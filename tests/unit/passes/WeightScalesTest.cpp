@@ -35,7 +35,8 @@ std::vector<double> errors(const Tensor &w, const QuantisedWeight &q, const std:
 
 QuantisedWeight byLargest(const Tensor &w, int64_t group) {
   int64_t n = w.dim(0), k = w.dim(1);
-  QuantisedWeight out{Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, group ? k / group : 1})};
+  QuantisedWeight out{
+      Tensor(DType::I8, w.shape()), Tensor(DType::F32, {n, group ? k / group : 1}), {}};
   quantiseRows(w.data<float>(), n, k, group, out.q.data<int8_t>(), out.scale.data<float>());
   return out;
 }
@@ -130,6 +131,16 @@ TEST(WeightScales, Int4HoldsItsNumbersAndZeros) {
   const QuantisedWeight q = quantiseWeight(w, 0, {}, DType::I4);
   EXPECT_EQ(floatsOf(q, DType::F32).byteArray(), w.byteArray());
   EXPECT_EQ(q.scale.data<float>()[0], 1);
+}
+
+TEST(WeightScales, Int4OfOneSignHasAllOfItsNumbers) {
+  Tensor w(DType::F32, {1, 16});
+  for (int i = 0; i < 16; ++i)
+    w.data<float>()[i] = 3.0F * float(i);
+  const QuantisedWeight q = quantiseWeight(w, 0, {}, DType::I4);
+  EXPECT_EQ(floatsOf(q, DType::F32).byteArray(), w.byteArray());
+  EXPECT_EQ(q.zero.data<int8_t>()[0], -8);
+  EXPECT_EQ(q.q.asInt(15), 7);
 }
 
 TEST(WeightScales, GroupsOfInt4DivideRows) {
