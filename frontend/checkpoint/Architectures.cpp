@@ -1,4 +1,5 @@
 #include "frontend/checkpoint/Architectures.h"
+#include "frontend/checkpoint/PackedWeights.h"
 #include "frontend/checkpoint/Rope.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -301,8 +302,6 @@ void refuseVariants(Config &c) {
         "rope_interleaved", "use_bidirectional_attention", "use_mrope", "use_sliding_window"})
     if (!c.wasRead(key) && c.flag(key, false))
       c.unsupported(key, "models of this type are read without");
-  if (c.object("quantization_config"))
-    c.unsupported("quantization_config", "weights are read in fp32, fp16 and bf16 alone");
   if (std::optional<Config> pruned = c.object("pruned_heads"))
     pruned->refuseUnreadBut({});
 }
@@ -327,6 +326,7 @@ Decoder readDecoder(Config &config) {
                        "of " + llvm::Twine(type) + " it is " + known->model + " that is read");
   decoder.family = type;
   known->read(config, decoder);
+  decoder.packing = readPacking(config);
   refuseVariants(config);
   config.refuseUnreadBut(keysWithoutEffect());
   return decoder;

@@ -32,12 +32,18 @@ llvm::Expected<std::unique_ptr<Module>> importCheckpoint(llvm::StringRef folder,
   decoder.dtype = weights->mainType() == options.precision ? options.precision : DType::F32;
   if (llvm::Error e = config->takeError())
     return e;
-  auto graph = decoderGraph(decoder, *weights);
+  ExternalFiles files(folder.str(), options.externalFile);
+  const bool beside = llvm::sys::fs::exists(inFolder(folder, adapterConfigFile));
+  if (decoder.packing && (beside || !options.adapter.empty()))
+    return makeError(
+        ExitCode::Unsupported,
+        "an adapter is merged into weights in floating point, and '" + folder + "' has them in " +
+            llvm::Twine(decoder.packing->bits) +
+            " bits: merge it into the model that they were made of, and quantise that");
+  auto graph = decoderGraph(decoder, *weights, files);
   if (!graph)
     return graph.takeError();
-  const bool beside = llvm::sys::fs::exists(inFolder(folder, adapterConfigFile));
   if (beside || !options.adapter.empty()) {
-    ExternalFiles files(folder.str(), options.externalFile);
     const std::string adapter = options.adapter.empty() ? folder.str() : options.adapter;
     if (llvm::Error e = mergeAdapter(*graph, decoder, files, adapter, options.externalFile))
       return e;

@@ -98,6 +98,11 @@ std::optional<int64_t> Config::maybeSize(llvm::StringRef key) {
   return 1;
 }
 
+bool Config::isWholeRow(llvm::StringRef key) {
+  const Json *value = find(key);
+  return value && *value == -1;
+}
+
 int64_t Config::count(llvm::StringRef key, int64_t ifAbsent) {
   const Json *value = find(key);
   return value && *value == 0 ? 0 : maybeSize(key).value_or(ifAbsent);

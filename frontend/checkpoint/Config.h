@@ -30,6 +30,8 @@ public:
   bool wasRead(llvm::StringRef key) const { return read_.contains(key); }
   /// Whether the key is there, be it null.
   bool mentions(llvm::StringRef key) const;
+  /// Whether the value is -1, as sizes of groups say "all".
+  bool isWholeRow(llvm::StringRef key);
   bool isFlag(llvm::StringRef key) const; ///< true or false; no problem where it is not
   bool isText(llvm::StringRef key) const;
   bool isList(llvm::StringRef key) const;

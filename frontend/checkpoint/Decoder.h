@@ -5,6 +5,7 @@
 #include "ir/Norms.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,14 @@ struct WeightNames {
   const char *gateUp = nullptr, *gate = nullptr, *up = nullptr, *down = nullptr;
   const char *mlpOutNorm = nullptr;
   const char *norm = nullptr, *head = nullptr;
+};
+
+/// How weights of products are stored in a few bits, by whose tools: see PackedWeights.h.
+struct Packing {
+  enum class Kind { Gptq, Awq } kind = Kind::Gptq;
+  int64_t bits = 4;
+  int64_t group = 0;         ///< inputs that share a scale; 0: all
+  bool zerosLessOne = false; ///< zero points are stored less 1
 };
 
 struct Decoder {
@@ -64,6 +73,8 @@ struct Decoder {
   double tokenScale = 1;
   double scoreCap = 0, logitCap = 0; ///< cap * tanh(x / cap); 0: none
   bool tied = false;
+
+  std::optional<Packing> packing; ///< of products whose weights are not there themselves
 
   std::vector<Rope> ropes; ///< empty: positions are in the table
   std::vector<Layer> layers;

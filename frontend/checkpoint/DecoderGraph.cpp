@@ -1,5 +1,7 @@
 #include "frontend/checkpoint/DecoderGraph.h"
 #include "frontend/checkpoint/GraphWriter.h"
+#include "frontend/checkpoint/PackedWeights.h"
+#include "frontend/files/DecodeTensor.h"
 #include "ir/Error.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -45,8 +47,9 @@ std::string listed(llvm::ArrayRef<std::string> names, llvm::StringRef between) {
 
 class GraphBuilder {
 public:
-  GraphBuilder(const Decoder &decoder, const CheckpointWeights &weights)
-      : d_(decoder), weights_(weights), activation_(activationOf(decoder.activation)) {
+  GraphBuilder(const Decoder &decoder, const CheckpointWeights &weights, ExternalFiles &files)
+      : d_(decoder), weights_(weights), files_(files),
+        activation_(activationOf(decoder.activation)) {
     if (weights.find(std::string(d_.names->base) + d_.names->tokens + ".weight"))
       base_ = d_.names->base;
   }
@@ -116,11 +119,47 @@ private:
   /// x W^T + b
   Name linear(const Name &x, const std::string &module, int64_t in, int64_t out, bool bias) {
     g_.setPart(module);
+    if (d_.packing && weights_.find(module + ".qweight"))
+      return packedLinear(x, module, in, out, bias);
     Name w = d_.inputsFirst ? weight(module + ".weight", {in, out})
                             : g_.op("Transpose", {weight(module + ".weight", {out, in})},
                                     {{"perm", std::vector<int64_t>{1, 0}}});
     Name y = g_.op("MatMul", {x, w});
     return bias ? g_.op("Add", {y, weight(module + ".bias", {out})}) : y;
+  }
+
+  /// The same of weights in a few bits. Files of some tools hold a bias for each, be it 0.
+  Name packedLinear(const Name &x, const std::string &module, int64_t in, int64_t out, bool bias) {
+    auto w = unpackWeights(weights_, files_, module, in, out, *d_.packing,
+                           [&](const std::string &name) { read_[name] = name; });
+    if (!w) {
+      llvm::handleAllErrors(w.takeError(), [&](const CodedError &e) {
+        (e.code() == ExitCode::Unsupported ? unsupported_ : problems_).push_back(e.message());
+      });
+      return x;
+    }
+    const int64_t groups = in / w->group;
+    Name q = g_.bytes(module + ".weight", DType::U8, {out, in}, w->q),
+         zeros = g_.bytes(module + ".zeros", DType::U8, {out, groups}, w->zeros),
+         scales = g_.floats(w->scales, {out, groups});
+    std::vector<GraphWriter::Attr> attrs{{"axis", int64_t(1)}, {"block_size", w->group}};
+    if (d_.dtype != DType::F32)
+      attrs.push_back({"output_dtype", int64_t(toOnnxType(d_.dtype))});
+    Name wide = g_.op("DequantizeLinear", {q, scales, zeros}, attrs),
+         columns = g_.op("Transpose", {wide}, {{"perm", std::vector<int64_t>{1, 0}}}),
+         y = g_.op("MatMul", {inOrder(x, w->inputs), columns});
+    bias |= weights_.find(module + ".bias") != nullptr;
+    return bias ? g_.op("Add", {y, weight(module + ".bias", {out})}) : y;
+  }
+
+  /// The columns of x in another order, which products of one input share; empty: x.
+  Name inOrder(const Name &x, const std::vector<int64_t> &order) {
+    if (order.empty())
+      return x;
+    auto [known, added] = orders_.try_emplace({x, order});
+    if (added)
+      known->second = g_.op("Gather", {x, g_.order(order)}, {{"axis", int64_t(2)}});
+    return known->second;
   }
 
   /// Over the last axis, of `size` elements.
@@ -336,21 +375,23 @@ private:
 
   const Decoder &d_;
   const CheckpointWeights &weights_;
+  ExternalFiles &files_;
   const ActivationRow *activation_;
   GraphWriter g_;
   std::string base_;
-  Name positions_;                            // 0, 1, .. seq - 1
-  std::vector<std::pair<Name, Name>> tables_; // of each rotation
-  std::map<int64_t, Name> masks_;             // by window
-  llvm::StringMap<Name> read_;                // a weight, in the type of the graph
+  Name positions_;                                               // 0, 1, .. seq - 1
+  std::vector<std::pair<Name, Name>> tables_;                    // of each rotation
+  std::map<int64_t, Name> masks_;                                // by window
+  std::map<std::pair<Name, std::vector<int64_t>>, Name> orders_; // of columns of a value
+  llvm::StringMap<Name> read_; // a weight, in the type of the graph
   std::vector<std::string> problems_, unsupported_;
 };
 
 } // namespace
 
-llvm::Expected<onnx::ModelProto> decoderGraph(const Decoder &decoder,
-                                              const CheckpointWeights &weights) {
-  return GraphBuilder(decoder, weights).run();
+llvm::Expected<onnx::ModelProto>
+decoderGraph(const Decoder &decoder, const CheckpointWeights &weights, ExternalFiles &files) {
+  return GraphBuilder(decoder, weights, files).run();
 }
 
 } // namespace gpt2c

@@ -80,6 +80,14 @@ Name GraphWriter::ints(llvm::ArrayRef<int64_t> values) {
   return name;
 }
 
+Name GraphWriter::order(llvm::ArrayRef<int64_t> values) {
+  Name name = fresh("order");
+  auto &tensor = initializer(name, onnx::TensorProto::INT64, {int64_t(values.size())});
+  for (int64_t value : values)
+    tensor.add_int64_data(value);
+  return name;
+}
+
 Name GraphWriter::integer(int64_t value) {
   Name name = "integer_" + std::to_string(value);
   if (constants_.insert(name).second)
@@ -101,6 +109,12 @@ Name GraphWriter::number(double value, DType dtype) {
   auto &tensor = initializer(name, toOnnxType(dtype), {});
   tensor.set_raw_data(rounded.raw(), rounded.bytes());
   return name;
+}
+
+Name GraphWriter::bytes(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,
+                        llvm::ArrayRef<uint8_t> values) {
+  initializer(name, toOnnxType(dtype), shape).set_raw_data(values.data(), values.size());
+  return name.str();
 }
 
 void GraphWriter::external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,

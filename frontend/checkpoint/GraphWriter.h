@@ -31,9 +31,13 @@ public:
   std::vector<Name> ops(llvm::StringRef type, unsigned outputs, llvm::ArrayRef<Name> inputs,
                         llvm::ArrayRef<Attr> attrs = {});
   Name ints(llvm::ArrayRef<int64_t> values);
-  Name integer(int64_t value); ///< a scalar
+  Name integer(int64_t value);                ///< a scalar
+  Name order(llvm::ArrayRef<int64_t> values); ///< indices of a name of their own
   Name floats(llvm::ArrayRef<float> values, llvm::ArrayRef<int64_t> shape);
   Name number(double value, DType dtype); ///< a scalar, rounded to `dtype`
+  /// A constant of a name of its own, of these bytes.
+  Name bytes(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,
+             llvm::ArrayRef<uint8_t> values);
   /// Bytes of a file in the model's folder, as a constant of a name of its own.
   void external(llvm::StringRef name, DType dtype, llvm::ArrayRef<int64_t> shape,
                 llvm::StringRef file, uint64_t offset, uint64_t bytes);

@@ -76,6 +76,10 @@ static bool isRowWise(const Op &op) {
   case OpCode::Slice:
     return op.hasAttr("axes") && op.dimsAttr("axes").size() == 1 &&
            op.dimsAttr("axes")[0].constant() && isLast(x, *op.dimsAttr("axes")[0].constant());
+  case OpCode::Gather: // of columns
+    return op.operand(ops::Gather::Indices)->def() &&
+           op.operand(ops::Gather::Indices)->def()->is(OpCode::Constant) &&
+           isLast(x, op.intAttr("axis"));
   default:
     return op.info().has(Elementwise) && llvm::all_of(op.operands(), [&](const Value *v) {
              return !v || v->type.shape == y->type.shape || isOneRow(v) || isColumn(v, y);
@@ -278,7 +282,8 @@ private:
       operands[ops::Embed::PositionIds] = positions_;
     }
     const Value *table = op.is(OpCode::Gather) ? op.operand(ops::Gather::X) : nullptr;
-    if (table && (!table->def() || !table->def()->is(OpCode::Constant) || op.intAttr("axis") != 0))
+    if (table && !isRowWise(op) &&
+        (!table->def() || !table->def()->is(OpCode::Constant) || op.intAttr("axis") != 0))
       return refuse(op.describe() + " may look at more than one row", &op);
     return addCopy(op, operands);
   }

@@ -19,6 +19,8 @@ static bool areFixed(const Value *x, llvm::ArrayRef<Dim> axes) {
                       [&](const Dim &a) { return a.constant() && isFixed(x, *a.constant()); });
 }
 
+static bool isConstant(const Value *v) { return v->def() && v->def()->is(OpCode::Constant); }
+
 /// A constant that broadcasts over tokens: along an axis that depends on their number it is 1.
 static bool spreads(const Value *constant, const Value *result) {
   const Shape &from = constant->type.shape, &to = result->type.shape;
@@ -45,7 +47,7 @@ bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
   const Value *x = op.operand(0);
   if (op.info().has(Elementwise))
     return llvm::all_of(op.operands(), [&](const Value *v) {
-      return !v || !v->def() || !v->def()->is(OpCode::Constant) || spreads(v, op.result());
+      return !v || !isConstant(v) || spreads(v, op.result());
     });
   switch (op.code()) {
   case OpCode::Linear:
@@ -58,8 +60,7 @@ bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
                         [](const Dim &d) { return d.isConstant(); });
   }
   case OpCode::MatMul:
-    return op.operand(ops::MatMul::B)->def() &&
-           op.operand(ops::MatMul::B)->def()->is(OpCode::Constant);
+    return isConstant(op.operand(ops::MatMul::B));
   case OpCode::Reshape:
   case OpCode::Unsqueeze:
   case OpCode::Squeeze:
@@ -72,8 +73,11 @@ bool isTokenWise(const Op &op, const Dim &batch, const Dim &tokens) {
            areFixed(op.result(), op.dimsAttr("axes"));
   case OpCode::Concat:
     return isFixed(op.result(), op.intAttr("axis"));
+  case OpCode::Gather: // of columns, not of rows of a table
+    return !isConstant(x) && isConstant(op.operand(ops::Gather::Indices)) &&
+           isFixed(x, op.intAttr("axis"));
   case OpCode::Dequantize: // of weights
-    return x->def() && x->def()->is(OpCode::Constant);
+    return isConstant(x);
   case OpCode::Softmax:
   case OpCode::ArgMax:
     return isFixed(x, op.intAttr("axis"));

@@ -42,6 +42,17 @@ check llama3-tied 0.005 --precision=fp16
 check gpt2-untied 2e-6
 check gpt2-untied 0.005 --precision=fp16
 
+# Weights of a few bits (tests/data/make_packed.py) give the tokens of the floats they stand for.
+packed=$GPT2C_SOURCE_DIR/tests/data/packed
+greedyOf() { # FOLDER
+  gpt2c "$1" -o packed.plan --gpu-arch=none 2>log.txt || fail "compile $1: $(cat log.txt)"
+  gpt2c-run packed.plan --device=cpu --ids=3,1,4,1,5 -n 20 --ignore-eos --output=ids 2>/dev/null
+}
+for name in gptq gptq-order gptq-8 awq; do
+  tokens=$(greedyOf "$packed/$name")
+  [ -n "$tokens" ] && [ "$tokens" = "$(greedyOf "$packed/$name/wide")" ] || fail "tokens of $name"
+done
+
 # expect CODE TEXT: of the folder ./broken
 expect() {
   gpt2c broken -o own.plan --gpu-arch=none 2>log.txt

@@ -108,7 +108,7 @@ TEST_F(CheckpointFolder, WhatIsNotKnownIsRefusedByName) {
       {"embedding_multiplier", 12.0},
       {"rope_interleaved", true},
       {"use_sliding_window", true},
-      {"quantization_config", {{"quant_method", "gptq"}}},
+      {"quantization_config", {{"quant_method", "bitsandbytes"}}},
       {"pruned_heads", {{"0", {1}}}},
       {"partial_rotary_factor", 0.5},
       {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}, // beside rope_parameters
