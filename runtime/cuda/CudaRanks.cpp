@@ -4,6 +4,10 @@
 #include "runtime/group/GroupBackend.h"
 #include "runtime/group/ThreadRanks.h"
 
+#include <optional>
+#include <thread>
+#include <utility>
+
 namespace gpt2c::rt {
 
 Result<std::unique_ptr<Backend>> makeCudaRanks(const Plan::Ptr &plan, std::span<const int> ordinals,
@@ -21,10 +25,16 @@ Result<std::unique_ptr<Backend>> makeCudaRanks(const Plan::Ptr &plan, std::span<
   auto ends = cuda::Exchange::connect(devices, patience > 0 ? patience : kExchangePatience);
   if (!ends)
     return ends.status();
-  return openThreadRanks(plan, ranks, [&](RankLink &link) {
-    const auto rank = size_t(link.rank());
-    return cuda::openBackend(devices[rank], plan, std::move((*ends)[rank]));
-  });
+  // Each gathers its parts of the weights.
+  std::vector<std::optional<Result<std::unique_ptr<Backend>>>> opened(devices.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < devices.size(); ++r)
+    threads.emplace_back(
+        [&, r] { opened[r].emplace(cuda::openBackend(devices[r], plan, std::move((*ends)[r]))); });
+  for (std::thread &t : threads)
+    t.join();
+  return openThreadRanks(plan, ranks,
+                         [&](RankLink &link) { return std::move(*opened[size_t(link.rank())]); });
 }
 
 } // namespace gpt2c::rt
