@@ -29,7 +29,6 @@
 #include "passes/fuse/MergedProduct.h"
 #include "passes/quantize/ErrorFeedback.h"
 #include "passes/quantize/Quantization.h"
-#include "passes/quantize/TokenTables.h"
 #include "passes/quantize/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -141,7 +140,7 @@ public:
       if (llvm::Error e = shareTable(f, op))
         return e;
     f.eraseDeadOps();
-    return widenTables(f);
+    return llvm::Error::success();
   }
 
 private:
