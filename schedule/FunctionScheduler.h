@@ -18,7 +18,7 @@ public:
   FunctionScheduler(Function &f, const SymbolBounds &bounds, const ScheduleOptions &options,
                     const Kernels &kernels)
       : f_(f), problems_(bounds, options), options_(options), kernels_(kernels),
-        wishes_(f, problems_, kernels.linear) {}
+        wishes_(f, problems_, kernels.linear, kernels.mlp) {}
 
   Schedule run();
 

@@ -48,6 +48,9 @@ private:
 
 /// Whether its rows are multiplied as they are, with int8 weights.
 bool takesInt8Weights(const Op &product);
+/// Both products of an MLP, of which `site` is the first one's; a residual that is read in place is
+/// taken for another.
+MlpProblem mlpProblem(const Op &hidden, const MlpSite &mlp, const ProductSite &site);
 /// The lengths of sequences of which the last token alone has a query; null: all tokens have one.
 Value *lengthOf(const Op &attention);
 /// Heads of the state: its own axis, or what is left of a packed row besides the queries, of which

@@ -17,8 +17,9 @@ static bool areTwins(const Op &a, const Op &b) {
 }
 
 StatisticsWishes::StatisticsWishes(Function &f, const Problems &problems,
-                                   const LinearFamily &kernels)
-    : f_(f), problems_(problems), kernels_(kernels) {
+                                   const LinearFamily &kernels,
+                                   llvm::ArrayRef<const MlpKernel *> mlps)
+    : f_(f), problems_(problems), kernels_(kernels), mlps_(mlps) {
   for (const auto &op : f.ops()) {
     if (!isNorm(*op))
       continue;
@@ -50,11 +51,20 @@ const Type *StatisticsWishes::normedWeights(const Value *v) const {
       const ProductSite site = problems_.site(product, kernels_.ends());
       const LinearProblem p =
           kernels_.fused(site.own, site, site.normOfEnd ? site.form->kind : ProductEndKind::None);
-      if (site.norm && kernels_.wantsNormStatistics(p) && pays(v, p))
+      if (site.norm && kernels_.wantsNormStatistics(p) && pays(v, p) && !isOfMlp(product, site))
         return &product.operand(ops::Linear::W)->type;
     }
   }
   return nullptr;
+}
+
+/// Whether a kernel of both products of an MLP takes it, which finds the norm's statistics itself.
+bool StatisticsWishes::isOfMlp(const Op &product, const ProductSite &site) const {
+  const MlpSite mlp = problems_.mlp(product);
+  if (!mlp.output || site.end)
+    return false;
+  const MlpProblem p = mlpProblem(product, mlp, site);
+  return !candidatesOf(mlps_, p, p).empty();
 }
 
 /// Whether the product that makes `v` leaves statistics for less than `p` gains by them.

@@ -11,7 +11,8 @@ namespace gpt2c {
 
 class StatisticsWishes {
 public:
-  StatisticsWishes(Function &f, const Problems &problems, const LinearFamily &kernels);
+  StatisticsWishes(Function &f, const Problems &problems, const LinearFamily &kernels,
+                   llvm::ArrayRef<const MlpKernel *> mlps);
 
   /// Whether products take a norm of `v` out of their sums where its statistics are known.
   bool of(const Value *v) const { return weights_.count(v); }
@@ -26,10 +27,12 @@ public:
 private:
   const Type *normedWeights(const Value *v) const;
   bool pays(const Value *v, const LinearProblem &p) const;
+  bool isOfMlp(const Op &product, const ProductSite &site) const;
 
   const Function &f_;
   const Problems &problems_;
   const LinearFamily &kernels_;
+  const llvm::ArrayRef<const MlpKernel *> mlps_;
   /// The type of the weights of the product that takes a norm of a value out of its sums.
   llvm::DenseMap<const Value *, const Type *> weights_;
   llvm::DenseSet<const Op *> wished_; ///< products of which ofResult() holds

@@ -34,8 +34,8 @@ std::optional<double> tileMicroseconds(const LinearProblem &p) {
                      rate = blocks > processors ? 3.5e6 : std::min(4.1e6, blocks * 45e3),
                      bytes = std::max(0.0, double(p.weightBytes()) - blocks * 40e3);
         const TargetRates &rates = p.target.rates;
-        return std::max(0.83 * tmaProductCost(c, p),
-                        2.3 * rates.launches() + bytes / rate * rates.reads());
+        return std::max({0.83 * tmaProductCost(c, p), 2.5 * rates.launches(),
+                         2.3 * rates.launches() + bytes / rate * rates.reads()});
       },
       tile);
 }
@@ -45,11 +45,11 @@ static double fewRowsMicroseconds(const LinearProblem &p) {
   const std::optional<double> ring = p.isHeavy() ? ringMicroseconds(p) : std::nullopt;
   return ring ? std::min(*ring, rows) : rows;
 }
-/// Estimates are no better than a tenth; of up to 16 rows tiles have to gain more.
+/// Estimates are no better than a tenth, which tiles of few rows or light weights have to gain.
 static bool areTilesFaster(const LinearProblem &p) {
-  if (p.rows <= 16)
-    return p.isHeavy() && 1.1 * *tileMicroseconds(p) < fewRowsMicroseconds(p);
-  return *tileMicroseconds(p) < fewRowsMicroseconds(p);
+  const bool certain = p.isHeavy() && p.rows > 16;
+  return (p.isHeavy() || p.rows > 16) &&
+         (certain ? 1.0 : 1.1) * *tileMicroseconds(p) < fewRowsMicroseconds(p);
 }
 
 bool areRowsForTiles(const LinearProblem &p) {

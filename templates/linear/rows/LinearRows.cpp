@@ -84,11 +84,13 @@ double rowsMicroseconds(const LinearProblem &p) {
                       : split     ? 3.5e6
                       : shortK    ? 3.1e6
                                   : 2.1e6;
-  // A block reads its part of all rows, too, which binds where weights are few.
+  // A block reads its part of all rows, too, and where it sums them up, or the sums cross a cluster,
+  // that binds.
   const LinearRowsConfig c = linear_rows::rowsConfig(p);
+  const bool reads = p.rows > 16 && (p.hasNorm() || split);
   const double ofBlock =
-      double(p.k) / c.splits *
-      (p.rows > 16 ? double(p.rows) * scalarBytes(p.x) + rowsColumns(c) * size : 0.0);
+      reads ? double(p.k) / c.splits * (double(p.rows) * scalarBytes(p.x) + rowsColumns(c) * size)
+            : 0.0;
   const TargetRates &rates = p.target.rates;
   return 2.0 * rates.launches() +
          std::max(rates.reads() * double(p.n * p.k) * size / rate, ofBlock / 45e3);
