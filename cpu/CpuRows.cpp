@@ -70,7 +70,7 @@ Status CpuRows::allocate(uint64_t bytes) {
   const int64_t heads =
       int64_t(state.pageBytes / state.pageTokens) * plan.heads / int64_t(plan.bytes_per_token);
   pages_ = lazyZeros(fromPlan(plan.dtype),
-                     {pages, plan.layers, 2, heads, state.pageTokens, plan.head_dim});
+                     {pages, plan.layers, 2, heads, state.pageTokens, rt::kvRowElements(plan)});
   if (!pages_.valid())
     return Status(Code::OutOfMemory, std::to_string(pages) + " pages of the KV state take " +
                                          std::to_string(pages * state.pageBytes) +

@@ -41,12 +41,11 @@ constexpr OperandFormat int8Format(int64_t group) {
   return group > 0 ? OperandFormat::I8Group : OperandFormat::I8Row;
 }
 
-/// The format of rows of a KV state in that type, floats or integers, of which each row has a
-/// scale.
+/// The format of rows of a KV state in that type, floats, or bytes of which each row has a scale.
 constexpr OperandFormat rowFormat(DType storage) {
   for (size_t f = 0; f < std::size(formatInfos); ++f)
     if (formatInfos[f].storage == storage && formatInfos[f].scale != FormatInfo::Group &&
-        infoOf(storage).kind != DTypeInfo::Steps)
+        formatInfos[f].bits >= 8)
       return OperandFormat(f);
   return OperandFormat::F32;
 }

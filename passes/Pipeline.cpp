@@ -88,10 +88,9 @@ llvm::Error checkOptions(const PipelineOptions &options, const PassOptions &pass
   if (passOptions.level > 2)
     return makeError(ExitCode::Usage, "-O" + llvm::Twine(passOptions.level) +
                                           " is no level; there are -O0, -O1 and -O2");
-  bool int8 = passOptions.quantize.scheme != QuantizeScheme::None || passOptions.quantize.int8Kv;
-  if (passOptions.level == 0 && int8)
+  if (passOptions.level == 0 && passOptions.quantize.any())
     return makeError(ExitCode::Usage, "-O0 recognises nothing that int8 could take the place of; "
-                                      "--quantize and --kv-type=int8 need -O1 or -O2");
+                                      "--quantize and --kv-type need -O1 or -O2");
   if (passOptions.level < 2 && !passOptions.tensorParallel.empty())
     return makeError(ExitCode::Usage,
                      "--tensor-parallel: ranks share what -O2 makes; leave out -O" +

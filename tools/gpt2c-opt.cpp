@@ -137,6 +137,9 @@ static llvm::Error transform(Module &m) {
   auto quantize = quantizeFlags();
   if (!quantize)
     return quantize.takeError();
+  if (quantize->scheme == QuantizeScheme::Auto && quantize->chosen.empty())
+    return makeError(ExitCode::Usage, "--quantize=auto is chosen by gpt2c over a text; here "
+                                      "--quantize-layer=NAME=SCHEME says what is chosen");
   passOptions.quantize = std::move(*quantize);
   auto ranks = tensorParallelFlag();
   if (!ranks)

@@ -3,11 +3,10 @@
 #include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
 #include "ir/ops/PagedAttention.h"
-#include "ir/ops/Quantize.h"
+#include "ir/ops/StateRows.h"
 #include "ir/ops/Workers.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace gpt2c {
 
@@ -30,8 +29,9 @@ llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
     return c.error("expects kv[L, 2, slots, G, C, d], qkv[b, s, (H+2G)*d] and past[b]");
   const int64_t scale = kvScaleBytes(c.dtype(Kv));
   if ((!scale && !isFloat(c.dtype(Kv))) || !isFloat(c.dtype(Qkv)) || !isInteger(c.dtype(Past)))
-    return c.error("expects kv of i8 or floating-point elements, floating-point qkv and an integer "
-                   "past");
+    return c.error(
+        "expects kv of i8, f8e4m3 or floating-point elements, floating-point qkv and an integer "
+        "past");
   auto layers = c.shape(Kv)[0].constant();
   int64_t layer = c.op().intAttr("layer"), heads = c.op().intAttr("num_heads");
   if (layer < 0 || (layers && layer >= *layers))
@@ -58,59 +58,28 @@ llvm::Expected<Type> inferAppendAttention(InferContext &c, unsigned length) {
 
 namespace {
 
-/// Keys, or values, of one head of one sequence: C rows of d elements; in an int8 state followed by
-/// the scales of the rows.
+/// Keys, or values, of one head of one sequence.
 class HeadState {
 public:
   HeadState(Tensor &kv, int64_t layer, int64_t part, int64_t slot, int64_t head)
-      : dtype_(kv.dtype()), context_(kv.dim(4)), scaleBytes_(kvScaleBytes(dtype_)),
-        d_(kv.dim(5) - scaleBytes_) {
+      : rows_(kv.dtype(), kv.dim(4), kv.dim(5)) {
     int64_t index = ((layer * 2 + part) * kv.dim(2) + slot) * kv.dim(3) + head;
-    bytes_ = static_cast<char *>(kv.raw()) + index * context_ * kv.dim(5) * byteSize(dtype_);
+    block_ = static_cast<char *>(kv.raw()) + index * rows_.blockBytes();
   }
 
-  /// Row `position` from d elements of `from`, which start at element `at`.
+  /// Row `position` from the elements of `from` that start at element `at`.
   template <typename T> void write(int64_t position, const Tensor &from, int64_t at) {
-    Tensor row(from.dtype(), {d_},
-               static_cast<const char *>(from.raw()) + at * byteSize(from.dtype()), nullptr);
-    char *to = bytes_ + position * d_ * byteSize(dtype_);
-    if (scaleBytes_ == 0) {
-      std::memcpy(to, row.cast(dtype_).raw(), d_ * byteSize(dtype_));
-      return;
-    }
-    float scale = 0;
-    quantiseRows(row.cast(DTypeOf<T>::value).template data<T>(), 1, d_, 0,
-                 reinterpret_cast<int8_t *>(to), &scale);
-    std::memcpy(bytes_ + context_ * d_ + position * scaleBytes_, &scale, sizeof(scale));
+    rows_.write<T>(block_, position, from, at);
   }
-
-  /// The first `count` rows as T, converted into `room` unless they are stored as T.
-  template <typename T> const T *rows(int64_t count, std::vector<T> &room) const {
-    if (dtype_ == DTypeOf<T>::value)
-      return reinterpret_cast<const T *>(bytes_);
-    room.resize(count * d_);
-    if (dtype_ == DType::F16) {
-      for (int64_t i = 0; i < count * d_; ++i)
-        room[i] = halfToFloat(reinterpret_cast<const uint16_t *>(bytes_)[i]);
-    } else if (scaleBytes_ > 0) {
-      for (int64_t r = 0; r < count; ++r) {
-        float scale = 0;
-        std::memcpy(&scale, bytes_ + context_ * d_ + r * scaleBytes_, sizeof(scale));
-        for (int64_t i = r * d_; i < (r + 1) * d_; ++i)
-          room[i] = T(static_cast<int8_t>(bytes_[i])) * T(scale);
-      }
-    } else {
-      Tensor t(dtype_, {count * d_}, bytes_, nullptr);
-      for (int64_t i = 0; i < count * d_; ++i)
-        room[i] = static_cast<T>(t.asDouble(i));
-    }
-    return room.data();
+  /// The first `count` rows of d elements as T, converted into `room` unless they are stored as T.
+  template <typename T> const T *rows(int64_t count, int64_t d, std::vector<T> &room) const {
+    room.resize(count * d);
+    return rows_.read<T>(block_, count, room.data());
   }
 
 private:
-  DType dtype_;
-  int64_t context_, scaleBytes_, d_;
-  char *bytes_;
+  StateRows rows_;
+  char *block_;
 };
 
 /// What a thread keeps from one head to the next.
@@ -170,8 +139,8 @@ llvm::Expected<Tensor> attend(EvalContext &c, Tensor kv, const Tensor &qkv,
     const int64_t count = past[b] + (length ? first + 1 : seq);
     if (h % together == 0) {
       Tensor state = kv;
-      room.run = {HeadState(state, layer, 0, b, h / group).template rows<T>(count, room.keys),
-                  HeadState(state, layer, 1, b, h / group).template rows<T>(count, room.values),
+      room.run = {HeadState(state, layer, 0, b, h / group).template rows<T>(count, d, room.keys),
+                  HeadState(state, layer, 1, b, h / group).template rows<T>(count, d, room.values),
                   count, d};
     }
     attentionHead<T>(
@@ -263,9 +232,9 @@ const OpInfo opAppendAttention = {
         "y is gather_last of what it is without. qkv has H heads of queries, then G of keys and G "
         "of "
         "values. "
-        "window as attention has it. An int8 state has rows of d + 4 bytes: a head's C rows of d "
-        "elements, quantised each with "
-        "a scale of its own, come first, then the C scales in f32. "
+        "window as attention has it. A state in i8 or f8e4m3 has rows of d + 4 bytes: a head's C "
+        "rows of d elements, quantised each with a scale of its own, come first, then the C scales "
+        "in f32; in pages the P rows of a head in a page, then theirs. "
         "With paged, rows of any sequences are appended and attend: kv[pages, L, 2, G, P, d], "
         "qkv[1, rows, ...], in the place of past pieces[n, 4] and of key_mask tables[t, m]. A "
         "piece "

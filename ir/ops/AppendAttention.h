@@ -1,9 +1,8 @@
 // Attention over the KV state, shared by the ops that read it.
 //
 // The state is kv[layer, 2, slot, head, position, d]: keys at 0, values at 1 of the second axis. H
-// heads of queries share its G heads, so many of them one after the other each. An
-// int8 state is i8[layer, 2, slot, head, C, d + 4]: of the C (d + 4) bytes of a head the first C d
-// are its rows of d elements, the last 4 C the scales of the rows in f32.
+// heads of queries share its G heads, so many of them one after the other each. A state in i8 or
+// f8e4m3 has rows of d + 4 bytes (ir/ops/StateRows.h).
 #pragma once
 
 #include "ir/Eval.h"

@@ -3,10 +3,10 @@
 #include "ir/ops/AppendAttention.h"
 #include "ir/ops/AttentionHead.h"
 #include "ir/ops/Common.h"
+#include "ir/ops/StateRows.h"
 #include "ir/ops/Workers.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace gpt2c {
@@ -24,9 +24,12 @@ llvm::Error inferPagedAttention(InferContext &c) {
   if (c.rank(Kv) != 6 || c.rank(Qkv) != 3 || c.rank(Pieces) != 2 || c.rank(Tables) != 2)
     return c.error("expects kv[pages, L, 2, G, P, d], qkv[1, rows, (H+2G)*d], pieces[n, 4] and "
                    "tables[t, pages of a sequence]");
-  if (!isFloat(c.dtype(Kv)) || !isFloat(c.dtype(Qkv)) || !isInteger(c.dtype(Pieces)) ||
+  const int64_t scale = kvScaleBytes(c.dtype(Kv));
+  if ((!scale && !isFloat(c.dtype(Kv))) || !isFloat(c.dtype(Qkv)) || !isInteger(c.dtype(Pieces)) ||
       !isInteger(c.dtype(Tables)))
-    return c.error("expects kv and qkv of floating-point elements, pieces and tables of integers");
+    return c.error(
+        "expects kv of i8, f8e4m3 or floating-point elements, floating-point qkv, pieces "
+        "and tables of integers");
   const Dim expected[] = {Dim(1), Dim(AttentionPiece::words), Dim(2)};
   const Dim given[] = {c.shape(Qkv)[0], c.shape(Pieces)[1], c.shape(Kv)[2]};
   for (auto [want, got] : llvm::zip_equal(expected, given))
@@ -40,7 +43,7 @@ llvm::Error inferPagedAttention(InferContext &c) {
     return c.error("a window is a number of keys");
   if (llvm::Error e = checkKeyHeads(c, heads, c.shape(Kv)[3]))
     return e;
-  Dim d = c.shape(Kv)[5], width = Dim(heads) * d;
+  Dim d = c.shape(Kv)[5] - Dim(scale), width = Dim(heads) * d;
   if (auto packed = c.unify(width + Dim(2) * c.shape(Kv)[3] * d, c.shape(Qkv)[2]); !packed)
     return packed.takeError();
   c.setResult(NextKv, c.dtype(Kv), Shape(c.shape(Kv)));
@@ -54,38 +57,20 @@ namespace {
 class PagedState {
 public:
   PagedState(Tensor &kv, int64_t layer)
-      : dtype_(kv.dtype()), layers_(kv.dim(1)), heads_(kv.dim(3)), tokens_(kv.dim(4)),
-        d_(kv.dim(5)), layer_(layer), bytes_(static_cast<char *>(kv.raw())) {}
+      : rows_(kv.dtype(), kv.dim(4), kv.dim(5)), layers_(kv.dim(1)), heads_(kv.dim(3)),
+        layer_(layer), bytes_(static_cast<char *>(kv.raw())) {}
 
-  int64_t tokens() const { return tokens_; }
-  /// Row `position` of keys (0) or values (1) of a head.
-  char *row(int64_t page, int64_t part, int64_t head, int64_t position) const {
+  int64_t tokens() const { return rows_.tokens(); }
+  /// Keys (0) or values (1) of a head in a page.
+  char *block(int64_t page, int64_t part, int64_t head) const {
     const int64_t of = ((page * layers_ + layer_) * 2 + part) * heads_ + head;
-    return bytes_ + (of * tokens_ + position) * d_ * byteSize(dtype_);
+    return bytes_ + of * rows_.blockBytes();
   }
-  void write(char *to, const Tensor &from, int64_t at) const {
-    Tensor row(from.dtype(), {d_},
-               static_cast<const char *>(from.raw()) + at * byteSize(from.dtype()), nullptr);
-    std::memcpy(to, row.cast(dtype_).raw(), d_ * byteSize(dtype_));
-  }
-  /// `count` rows from `from` on as T, converted into `room` unless they are stored as T.
-  template <typename T> const T *read(const char *from, int64_t count, T *room) const {
-    if (dtype_ == DTypeOf<T>::value)
-      return reinterpret_cast<const T *>(from);
-    if (dtype_ == DType::F16) {
-      for (int64_t i = 0; i < count * d_; ++i)
-        room[i] = halfToFloat(reinterpret_cast<const uint16_t *>(from)[i]);
-    } else {
-      Tensor t(dtype_, {count * d_}, from, nullptr);
-      for (int64_t i = 0; i < count * d_; ++i)
-        room[i] = static_cast<T>(t.asDouble(i));
-    }
-    return room;
-  }
+  const StateRows &rows() const { return rows_; }
 
 private:
-  DType dtype_;
-  int64_t layers_, heads_, tokens_, d_, layer_;
+  StateRows rows_;
+  int64_t layers_, heads_, layer_;
   char *bytes_;
 };
 
@@ -151,9 +136,13 @@ llvm::Expected<std::vector<AttentionPiece>> piecesOf(const EvalContext &c) {
   return pieces;
 }
 
+/// Elements of a head.
+int64_t headDim(const Tensor &kv) { return kv.dim(5) - kvScaleBytes(kv.dtype()); }
+
+template <typename T>
 void append(const EvalContext &c, const PagedState &state, llvm::ArrayRef<AttentionPiece> pieces) {
   const Tensor &kv = c.input(Kv), &qkv = c.input(Qkv), &tables = c.input(Tables);
-  const int64_t packed = qkv.dim(2), heads = kv.dim(3), d = kv.dim(5), size = state.tokens();
+  const int64_t packed = qkv.dim(2), heads = kv.dim(3), d = headDim(kv), size = state.tokens();
   const int64_t width = c.op().intAttr("num_heads") * d;
   for (const AttentionPiece &p : pieces)
     for (int64_t s = 0; s < p.count; ++s) {
@@ -161,8 +150,8 @@ void append(const EvalContext &c, const PagedState &state, llvm::ArrayRef<Attent
       const int64_t page = tables.asInt(p.table * tables.dim(1) + position / size);
       for (int64_t part : {0, 1})
         for (int64_t h = 0; h < heads; ++h)
-          state.write(state.row(page, part, h, position % size), qkv,
-                      (p.row + s) * packed + width + (part * heads + h) * d);
+          state.rows().write<T>(state.block(page, part, h), position % size, qkv,
+                                (p.row + s) * packed + width + (part * heads + h) * d);
     }
 }
 
@@ -177,7 +166,7 @@ template <typename T> class PagedAttention {
 public:
   PagedAttention(const EvalContext &c, const PagedState &state)
       : c_(c), state_(state), wide_(c.input(Qkv).cast(DTypeOf<T>::value)), packed_(wide_.dim(2)),
-        d_(c.input(Kv).dim(5)), heads_(c.op().intAttr("num_heads")),
+        d_(headDim(c.input(Kv))), heads_(c.op().intAttr("num_heads")),
         group_(heads_ / c.input(Kv).dim(3)), window_(c.op().intAttr("window")),
         form_(scoreForm<T>(c.op())), out_(DTypeOf<T>::value, {1, wide_.dim(1), heads_ * d_}) {
     std::fill_n(out_.data<T>(), out_.count(), T(0));
@@ -208,7 +197,7 @@ private:
       const int64_t page = tables.asInt(p.table * tables.dim(1) + from / size);
       const int64_t count = std::min(size, keys - from);
       auto read = [&](int64_t part, std::vector<T> &to) {
-        return state_.read<T>(state_.row(page, part, group, 0), count, to.data() + from * d_);
+        return state_.rows().read<T>(state_.block(page, part, group), count, to.data() + from * d_);
       };
       const T *key = read(0, room.keys), *value = read(1, room.values);
       room.runs.push_back({key, value, count, d_});
@@ -228,9 +217,11 @@ private:
   T *result_ = nullptr;
 };
 
+/// Appends, then attends.
 template <typename T>
 Tensor attend(const EvalContext &c, const PagedState &state,
               llvm::ArrayRef<AttentionPiece> pieces) {
+  append<T>(c, state, pieces);
   return PagedAttention<T>(c, state).run(pieces);
 }
 
@@ -243,14 +234,13 @@ llvm::Error evalPagedAttention(EvalContext &c) {
   const int64_t heads = c.op().intAttr("num_heads"), keyHeads = kv.dim(3);
   if (kv.dim(2) != 2 || c.op().intAttr("layer") >= kv.dim(1) || keyHeads == 0 ||
       heads % keyHeads != 0 || qkv.dim(0) != 1 ||
-      qkv.dim(2) != (heads + 2 * keyHeads) * kv.dim(5) || kv.dim(4) == 0 ||
+      qkv.dim(2) != (heads + 2 * keyHeads) * headDim(kv) || kv.dim(4) == 0 ||
       c.input(Pieces).dim(1) != AttentionPiece::words)
     return c.error("shapes do not fit");
   auto pieces = piecesOf(c);
   if (!pieces)
     return pieces.takeError();
   PagedState state(kv, c.op().intAttr("layer"));
-  append(c, state, *pieces);
   c.output(NextKv) = kv;
   c.output(Y) = qkv.dtype() == DType::F64 ? attend<double>(c, state, *pieces)
                                           : attend<float>(c, state, *pieces);

@@ -5,8 +5,8 @@
 // place, tables[i] are the pages of a sequence in the order of its tokens, and pieces say which
 // rows are which tokens of which sequence (append_attention). positions are those of the pieces.
 //
-// All ops but attention and what takes last rows treat every row by itself; where one does not, or
-// the state is int8, there is no @extend and a remark says so.
+// All ops but attention and what takes last rows treat every row by itself; where one does not,
+// there is no @extend and a remark says so.
 #include "ir/FunctionNames.h"
 #include "ir/ops/PagedAttention.h"
 #include "passes/Pass.h"
@@ -129,9 +129,7 @@ private:
     past_ = prefill_.argument("past"), length_ = prefill_.argument("length");
     if (!ids || !kv || !past_ || !length_ || !ids->type.shape[0].asSymbol() ||
         !ids->type.shape[1].asSymbol())
-      return refuse(""); // kv-transform has said what it takes
-    if (!isFloat(kv->type.dtype))
-      return refuse("the KV state is int8, which pages do not hold");
+      return refuse("");             // kv-transform has said what it takes
     const Shape &s = kv->type.shape; // [layers, 2, slots, heads, context, head_dim]
     auto context = s[4].constant();
     if (!context)

@@ -355,7 +355,7 @@ private:
 
   QuantisedWeight stored(const Tensor &w, const Op &linear) {
     const WeightStorage storage = storageOf(linear, options_);
-    if (options_.scheme == QuantizeScheme::W4A16 && storage.type != DType::I4 &&
+    if (schemeOf(linear, options_) == QuantizeScheme::W4A16 && storage.type != DType::I4 &&
         !isVocabularyProjection(linear) && !options_.keep.contains(layerName(linear)))
       ctx_.note(layerName(linear) + " has weights of eight bits: rows of " + llvm::Twine(w.dim(1)) +
                     " elements do not divide into groups of four",
@@ -411,6 +411,22 @@ static void addWidened(Module &m) {
   }
 }
 
+/// Layers that have a scheme of their own are layers of the model.
+static llvm::Error checkLayers(const Module &m, const QuantizeOptions &options) {
+  llvm::StringSet<> known;
+  for (const auto &f : m.functions)
+    for (const auto &op : f->ops())
+      if (isQuantisable(*op))
+        known.insert(layerName(*op));
+  for (const auto &layer : options.chosen)
+    if (!known.contains(layer.first()))
+      return makeError(ExitCode::Usage,
+                       "there is no layer " + layer.first() +
+                           " to choose a scheme for: --quantize-layer takes the names that "
+                           "gpt2c-dump has");
+  return llvm::Error::success();
+}
+
 /// Patterns of --quantize-exclude and --quantize-include each name a layer: one that does not is
 /// misspelt.
 static llvm::Error checkPatterns(const Module &m, const QuantizeOptions &options) {
@@ -444,6 +460,8 @@ static llvm::Error checkPatterns(const Module &m, const QuantizeOptions &options
 
 llvm::Error insertQuantize(PassContext &ctx) {
   if (llvm::Error e = checkPatterns(ctx.module(), ctx.options().quantize))
+    return e;
+  if (llvm::Error e = checkLayers(ctx.module(), ctx.options().quantize))
     return e;
   Inserter inserter(ctx);
   llvm::SmallPtrSet<const Function *, 4> done; // their weights were int8 once

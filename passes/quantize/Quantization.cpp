@@ -30,6 +30,8 @@ llvm::StringRef schemeName(QuantizeScheme scheme) {
     return "fp8-weights";
   case QuantizeScheme::W4A16:
     return "w4a16";
+  case QuantizeScheme::Auto:
+    return "auto";
   }
   return "";
 }
@@ -46,6 +48,19 @@ llvm::SmallVector<llvm::StringRef, 4> layerNames(const Op &linear) {
 std::string layerName(const Op &linear) {
   auto names = layerNames(linear);
   return names.empty() ? "linear" : names.front().str();
+}
+
+QuantizeScheme schemeOf(const Op &linear, const QuantizeOptions &options) {
+  return options.scheme == QuantizeScheme::Auto ? options.chosen.lookup(layerName(linear))
+                                                : options.scheme;
+}
+
+bool QuantizeOptions::isWeightsOnly() const {
+  if (scheme != QuantizeScheme::Auto)
+    return isWeightsOnly(scheme);
+  return llvm::all_of(chosen, [&](const auto &layer) {
+    return layer.second == QuantizeScheme::None || isWeightsOnly(layer.second);
+  });
 }
 
 Op *importedWeights(const Op &linear) {
@@ -91,6 +106,9 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
   if (options.scheme == QuantizeScheme::None ||
       (!isQuantisable(linear) && !importedWeights(linear)))
     return {Treatment::Keep, ""};
+  const QuantizeScheme scheme = schemeOf(linear, options);
+  if (scheme == QuantizeScheme::None)
+    return {Treatment::Keep, ""};
   if (options.keep.contains(layerName(linear)))
     return options.scheme == QuantizeScheme::W4A16 && !importedWeights(linear)
                ? std::pair(Treatment::WeightsOnly, std::string("eight bits, the quality gate"))
@@ -98,7 +116,7 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
   if (const Op *w = importedWeights(linear))
     if (w->operand(ops::Dequantize::Q)->type.dtype != DType::I8)
       return {Treatment::WeightsOnly, ""};
-  Treatment full = options.isWeightsOnly() ? Treatment::WeightsOnly : Treatment::Full;
+  Treatment full = options.isWeightsOnly(scheme) ? Treatment::WeightsOnly : Treatment::Full;
   if (matchesAny(linear, options.include))
     return {full, ""};
   if (matchesAny(linear, options.exclude))
@@ -110,8 +128,8 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
 }
 
 WeightStorage storageOf(const Op &linear, const QuantizeOptions &options) {
-  if (options.scheme != QuantizeScheme::W4A16)
-    return {weightType(options.scheme), options.weightGroup};
+  if (const QuantizeScheme scheme = schemeOf(linear, options); scheme != QuantizeScheme::W4A16)
+    return {weightType(scheme), options.weightGroup};
   constexpr int64_t usual = 128;
   const int64_t k = linear.operand(ops::Linear::W)->type.shape[1].constant().value_or(0),
                 group = int4Group(k, options.weightGroup ? options.weightGroup : usual);
@@ -123,9 +141,9 @@ WeightStorage storageOf(const Op &linear, const QuantizeOptions &options) {
 std::vector<float> inputMoments(const Op &linear, const QuantizeOptions &options) {
   const Value &x = *linear.operand(ops::Linear::X);
   std::vector<float> moments(x.type.shape.back().constant().value_or(0));
-  const ActivationStats *stats = options.scheme == QuantizeScheme::W4A16 && options.calibration
-                                     ? options.calibration->find(layerName(linear))
-                                     : nullptr;
+  const bool calibrated = schemeOf(linear, options) == QuantizeScheme::W4A16 && options.calibration;
+  const ActivationStats *stats =
+      calibrated ? options.calibration->find(layerName(linear)) : nullptr;
   if (stats && stats->channelSquares.size() == moments.size()) {
     const double rows = double(std::max<int64_t>(stats->rows, 1));
     for (auto [m, squares] : llvm::zip_equal(moments, stats->channelSquares))

@@ -4,6 +4,7 @@
 #include "ir/Op.h"
 #include "passes/quantize/Calibration.h"
 
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <memory>
@@ -21,6 +22,7 @@ enum class QuantizeScheme : uint8_t {
   Fp8Tensor,  // the same, its input by one calibrated scale
   Fp8Weights, // weights only, in E4M3
   W4A16,      // weights only, in four bits
+  Auto,       // each product in the scheme that is chosen for it
 };
 constexpr bool isFp8(QuantizeScheme s) {
   return s == QuantizeScheme::Fp8 || s == QuantizeScheme::Fp8Tensor ||
@@ -47,7 +49,10 @@ enum class ImportedActivations : uint8_t {
 
 struct QuantizeOptions {
   QuantizeScheme scheme = QuantizeScheme::None;
-  bool int8Kv = false;
+  /// Of the KV state, I8 or F8E4M3; none: that of the plan.
+  std::optional<DType> kvType;
+  /// Auto: the schemes of layers by name; one that is not here keeps its precision.
+  llvm::StringMap<QuantizeScheme> chosen;
   ImportedActivations imported = ImportedActivations::Products;
   /// Elements of a weight's row that share a scale; 0: the whole row, of w4a16 128.
   int64_t weightGroup = 0;
@@ -66,11 +71,15 @@ struct QuantizeOptions {
   /// Whether all that runs the plan multiplies fp8; else weights alone are in it.
   bool fp8Products = true;
 
-  /// Activations stay in the plan's precision.
-  bool isWeightsOnly() const {
-    return scheme == QuantizeScheme::W8A16 || scheme == QuantizeScheme::Fp8Weights ||
-           scheme == QuantizeScheme::W4A16 || (isFp8(scheme) && !fp8Products);
+  /// Whether anything is quantised.
+  bool any() const { return scheme != QuantizeScheme::None || kvType; }
+  /// Activations stay in the plan's precision in products of that scheme.
+  bool isWeightsOnly(QuantizeScheme s) const {
+    return s == QuantizeScheme::W8A16 || s == QuantizeScheme::Fp8Weights ||
+           s == QuantizeScheme::W4A16 || (isFp8(s) && !fp8Products);
   }
+  /// In all products that are quantised.
+  bool isWeightsOnly() const;
 };
 
 /// The name by which people and statistics know a product with weights: that of its weight in the
@@ -78,6 +87,9 @@ struct QuantizeOptions {
 std::string layerName(const Op &linear);
 /// All names that a regular expression may match: of weight, bias and ONNX nodes.
 llvm::SmallVector<llvm::StringRef, 4> layerNames(const Op &linear);
+
+/// That of one layer: what is chosen for it, where the scheme is auto.
+QuantizeScheme schemeOf(const Op &linear, const QuantizeOptions &options);
 
 /// The dequantize that a product's weights come from, where the model has them in int8; null
 /// otherwise.

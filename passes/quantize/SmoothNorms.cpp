@@ -170,6 +170,15 @@ private:
     });
   }
 
+  /// Whether the weights of all are integers of one scheme: beside large weights small ones keep
+  /// their digits in fp8.
+  bool areSmoothed(llvm::ArrayRef<Op *> linears) const {
+    const QuantizeScheme scheme = schemeOf(*linears.front(), options_);
+    return !isFp8(scheme) && llvm::all_of(linears, [&](const Op *linear) {
+      return schemeOf(*linear, options_) == scheme;
+    });
+  }
+
   llvm::Error rewrite(Function &f, Op *norm) {
     const Op *gain = constantOp(norm->operand(ops::LayerNorm::Scale));
     const Op *bias = norm->operand(ops::LayerNorm::Bias)
@@ -183,7 +192,8 @@ private:
     if (!vectors || linears.empty())
       return llvm::Error::success();
     const bool full = treatment == Treatment::Full;
-    if (full ? options_.scheme != QuantizeScheme::W8A8Smooth : !ownWeights(linears))
+    if (full ? options_.scheme != QuantizeScheme::W8A8Smooth
+             : !ownWeights(linears) || !areSmoothed(linears))
       return llvm::Error::success();
     auto factors = full ? factorsOf(linears) : weightFactorsOf(linears);
     if (!factors)
@@ -211,7 +221,7 @@ private:
       w->name = linear->operand(ops::Linear::W)->name;
       linear->setOperand(ops::Linear::X, *y);
       linear->setOperand(ops::Linear::W, w);
-      if (options_.scheme == QuantizeScheme::W4A16)
+      if (schemeOf(*linear, options_) == QuantizeScheme::W4A16)
         scaled_.try_emplace(layerName(*linear), s);
     }
     return llvm::Error::success();
@@ -283,7 +293,7 @@ private:
       return &it->second;
     const std::vector<float> moments = inputMoments(*linears.front(), options_);
     it->second.assign(moments.size(), 1);
-    const bool isInt4 = options_.scheme == QuantizeScheme::W4A16;
+    const bool isInt4 = schemeOf(*linears.front(), options_) == QuantizeScheme::W4A16;
     std::vector<Tensor> rows;
     for (Op *linear : linears) {
       const Tensor &w = constantOp(linear->operand(ops::Linear::W))->constant;
@@ -361,8 +371,7 @@ private:
 } // namespace
 
 llvm::Error smoothNorms(PassContext &ctx) {
-  // One scale for a whole weight is the textbook form, which is left as it is; beside large weights
-  // small ones keep their digits in fp8.
+  // One scale for a whole weight is the textbook form, which is left as it is.
   if (ctx.options().quantize.scheme == QuantizeScheme::None ||
       ctx.options().quantize.scheme == QuantizeScheme::W8A8Tensor ||
       isFp8(ctx.options().quantize.scheme))

@@ -1,6 +1,7 @@
 // Where tokens lie in the KV state, dtype[layers, 2, max_batch, heads, max_context, head_dim]. In
-// an int8 state a row has 4 bytes more, for its scale in f32: the last dimension is head_dim + 4,
-// and of the bytes of a head of a sequence the max_context rows come first, then their scales.
+// an int8 or fp8 state a row has 4 bytes more, for its scale in f32: the last dimension is head_dim
+// + 4, and of the bytes of a head of a sequence the max_context rows come first, then their scales.
+// So it is in pages, with the tokens of a page in the place of the context.
 #pragma once
 
 #include "runtime/plan/PlanFile.h"
@@ -19,8 +20,10 @@ struct KvRuns {
 
 /// Bytes of the scale of a row of a state in that type; 0: rows have none. As kvScaleBytes
 /// (ir/ops/AppendAttention.h) of the compiler's table of formats.
-constexpr int64_t kvScaleBytes(plan::DType dtype) { return dtype == plan::DType::I8 ? 4 : 0; }
-/// Whether rows are integers with a scale.
+constexpr int64_t kvScaleBytes(plan::DType dtype) {
+  return dtype == plan::DType::I8 || dtype == plan::DType::F8E4M3 ? 4 : 0;
+}
+/// Whether rows are bytes with a scale.
 inline bool isQuantised(const plan::KvPlanT &kv) { return kvScaleBytes(kv.dtype) > 0; }
 /// The last dimension of the state, whose rows are of bytes where they have a scale.
 inline int64_t kvRowElements(const plan::KvPlanT &kv) {

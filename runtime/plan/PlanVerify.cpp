@@ -125,7 +125,7 @@ void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
     if (size < 1)
       return issues.corrupt("KV plan: a size is below one");
   if (kv.dtype != plan::DType::F32 && kv.dtype != plan::DType::F16 &&
-      kv.dtype != plan::DType::BF16 && kv.dtype != plan::DType::I8)
+      kv.dtype != plan::DType::BF16 && !isQuantised(kv))
     return issues.corrupt("KV plan: dtype " + std::to_string(int(kv.dtype)) + " cannot hold keys");
   std::optional<uint64_t> perToken = product({uint64_t(kv.layers), 2, uint64_t(kv.heads),
                                               uint64_t(kvRowElements(kv)), dtypeBytes(kv.dtype)});

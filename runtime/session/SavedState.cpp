@@ -68,8 +68,9 @@ Status isFloating(const plan::PlanT &meta) {
   if (!meta.kv)
     return {Code::Usage, "the plan has no KV state to save or restore"};
   if (isQuantised(*meta.kv))
-    return {Code::Unsupported,
-            "an int8 KV state is not saved: its rows and their scales lie apart on devices"};
+    return {
+        Code::Unsupported,
+        "a KV state in int8 or fp8 is not saved: its rows and their scales lie apart on devices"};
   return {};
 }
 

@@ -261,8 +261,8 @@ private:
   }
 
   static Status noTensors() {
-    return Status(Code::Unsupported, "an int8 KV state neither takes past tensors nor gives "
-                                     "present ones: compile without --kv-type=int8");
+    return Status(Code::Unsupported, "a KV state in int8 or fp8 neither takes past tensors nor "
+                                     "gives present ones: compile without --kv-type");
   }
 
   Status loadPast() {

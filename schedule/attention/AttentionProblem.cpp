@@ -4,11 +4,13 @@ namespace gpt2c {
 
 AttentionAbility attentionTypes(Scalar x, Scalar kv, bool tf32) {
   using enum AttentionAbility;
-  if (kv == Scalar::I8)
-    return x == Scalar::F16    ? F16I8
-           : x == Scalar::BF16 ? BF16I8
-           : x == Scalar::F32  ? F32I8
+  if (isQuantised(kv)) {
+    const bool int8 = kv == Scalar::I8;
+    return x == Scalar::F16    ? (int8 ? F16I8 : F16F8)
+           : x == Scalar::BF16 ? (int8 ? BF16I8 : BF16F8)
+           : x == Scalar::F32  ? (int8 ? F32I8 : F32F8)
                                : MixedTypes;
+  }
   if (kv != x)
     return MixedTypes;
   return x == Scalar::F16    ? F16

@@ -28,7 +28,7 @@ struct AttentionConfig {
   Scalar ropeTable = Scalar::F32; ///< elements of the tables of cosines and sines
   bool headNorm = false;          ///< heads that turn are normed first
   bool last = false;              ///< each sequence's last query alone
-  bool aligned = true; ///< of an int8 state: its heads begin at multiples of 8 bytes, else of 4
+  bool aligned = true; ///< of a state of bytes: its heads begin at multiples of 8 bytes, else of 4
   bool bulk = false;   ///< rows of the state may be copied in bulk, they are 16-byte units
   /// The value is int8 or fp8; without a given scale by one for each head.
   bool quantise = false;
@@ -79,20 +79,20 @@ struct AttentionProblem {
   bool findsScales() const { return config.quantise && config.given == Given::None; }
   /// Pages as no kernel takes them.
   bool hasOddPages() const {
-    return config.pageTokens % 64 != 0 ||
-           (config.pageTokens > 0 && (config.mask || config.last || config.kv == Scalar::I8));
+    return config.pageTokens % 64 != 0 || (config.pageTokens > 0 && (config.mask || config.last));
   }
   /// Heads of the queries that share one of the state.
   int group() const { return hasOwnKeys() ? 1 : config.heads / config.kvHeads; }
   /// Sets what of the config follows from the rest: whether any kernel appends to the state, which
-  /// is an int8 state's only for few queries, and how the state may be read. Kernels that append to
-  /// a shared one, too, set that themselves.
+  /// is one of bytes only for few queries, and how the state may be read. Kernels that append to a
+  /// shared one, too, set that themselves.
   void complete() {
-    const bool int8 = config.kv == Scalar::I8;
-    config.append = hasOwnKeys() && (!int8 || (!config.last && queries <= fewQueries));
+    const bool scaled = isQuantised(config.kv);
+    const int64_t tokens = config.pageTokens > 0 ? config.pageTokens : context; // of a head's block
+    config.append = hasOwnKeys() && (!scaled || (!config.last && queries <= fewQueries));
     config.bulk = config.append && !config.last && config.window == 0 &&
-                  config.headDim * scalarBytes(config.kv) % 16 == 0 && (!int8 || context % 4 == 0);
-    config.aligned = !int8 || context * (config.headDim + 4) % 8 == 0;
+                  config.headDim * scalarBytes(config.kv) % 16 == 0 && (!scaled || tokens % 4 == 0);
+    config.aligned = !scaled || tokens * (config.headDim + 4) % 8 == 0;
   }
   AttentionProblem plain() const {
     AttentionProblem p = *this;

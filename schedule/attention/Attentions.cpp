@@ -19,9 +19,9 @@ static std::string attentionRefusal(const Op &op) {
     return "the width of its heads is not constant";
   if (!kvHeadsOf(op))
     return "the number of its heads is not constant";
-  if (kv->type.dtype == DType::I8 &&
+  if (isQuantised(kv->type.dtype) &&
       (!kv->type.shape[4].isConstant() || *width / op.intAttr("num_heads") % 4 != 0))
-    return "an int8 KV state has a constant context and heads of a multiple of 4";
+    return "a KV state in int8 or fp8 has a constant context and heads of a multiple of 4";
   return "";
 }
 

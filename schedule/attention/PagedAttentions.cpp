@@ -21,7 +21,9 @@ static std::string pagedRefusal(const Op &op) {
   if (!isI32(op.operand(Past)) || !isI32(op.operand(KeyMask)))
     return "its pieces and tables are in i32";
   if (!hasKernelTypes(op))
-    return "attention over pages has rows and a state in fp16, bf16 or fp32";
+    return "attention over pages has rows in fp16, bf16 or fp32, and a state in their type, int8 "
+           "or "
+           "fp8";
   if (op.floatAttr("soft_cap") != 0)
     return "attention over pages has no soft cap of scores";
   if (!state[3].isConstant() || !state[4].isConstant() || !state[5].isConstant() ||
@@ -37,12 +39,14 @@ PagedProblem Problems::paged(const Op &op) const {
   const Shape &state = kv->type.shape;
   PagedProblem p;
   p.config = {.x = scalarOf(qkv),
-              .headDim = int(*state[5].constant()),
+              .headDim = int(*state[5].constant() - scaleBytes(rowFormat(kv->type.dtype))),
               .heads = int(op.intAttr("num_heads")),
               .kvHeads = int(*state[3].constant()),
               .pageTokens = int(*state[4].constant()),
               .window = int(std::min<int64_t>(op.intAttr("window"), INT32_MAX))};
   p.kv = scalarOf(kv);
+  if (isQuantised(p.kv))
+    p.config.bytes = p.kv;
   p.rows = maximum(qkv->type.shape[1]);
   p.pieces = maximum(pieces->type.shape[0]);
   p.prompts = maximum(tables->type.shape[0]) <= Versions::fewSegments;

@@ -7,7 +7,9 @@ namespace gpt2c {
 
 /// What the configurations of all its kernels have.
 struct PagedConfig {
-  Scalar x = Scalar::F16; ///< of rows and state
+  Scalar x = Scalar::F16; ///< of rows
+  /// Of a state of bytes, whose rows have a scale each; none: the state is in x.
+  std::optional<Scalar> bytes = {};
   int headDim = 0, heads = 0, kvHeads = 0;
   int pageTokens = 64;
   int window = 0; ///< keys that a query sees; 0: all up to its own
@@ -15,6 +17,8 @@ struct PagedConfig {
   int groups = 1; ///< of warps that share the keys of a piece of more than 16 tokens
   int splits = 1; ///< of the grid: blocks that share the keys of a piece of up to 16 tokens
 
+  /// What the state is in.
+  Scalar kv() const { return bytes.value_or(x); }
   /// The most tokens of a piece.
   int pieceTokens() const { return 16 * warps; }
 };

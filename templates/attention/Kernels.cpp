@@ -125,8 +125,9 @@ llvm::Expected<AttentionProblem> parseAttentionProblem(llvm::StringRef text, con
                           .Case("bf16", Scalar::BF16)
                           .Case("f32", Scalar::F32)
                           .Case("i8", Scalar::I8)
+                          .Case("f8", Scalar::F8E4M3)
                           .Default(std::nullopt);
-    if (type && types < 2 && (types == 1 || *type != Scalar::I8))
+    if (type && types < 2 && (types == 1 || !isQuantised(*type)))
       (types++ == 0 ? c.x : c.kv) = *type;
     else if (isNumber && key == "batch")
       p.sequences = number;

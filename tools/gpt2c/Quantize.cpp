@@ -88,11 +88,11 @@ bool usesDevice(const QuantizeOptions &options) {
 }
 
 llvm::Error checkQuantizeUsage(const QuantizeOptions &options) {
-  bool int8 = options.scheme != QuantizeScheme::None || options.int8Kv;
+  const bool int8 = options.any();
   bool gated = !maxIncrease.empty() || !maxKl.empty();
   if (!int8 && (gated || !evalPath.empty()))
     return makeError(ExitCode::Usage,
-                     "--eval and its limits judge int8: give --quantize or --kv-type=int8");
+                     "--eval and its limits judge int8: give --quantize or --kv-type");
   if (!int8 && (!calibrationPath.empty() || options.calibration) && saveCalibration.empty())
     return makeError(ExitCode::Usage,
                      "a calibration has no effect without int8: give --quantize, or keep it with "
@@ -287,7 +287,7 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
                                  const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card) {
   QuantizeOptions &quantize = ctx.options().quantize;
-  bool int8 = quantize.scheme != QuantizeScheme::None || quantize.int8Kv;
+  const bool int8 = quantize.any();
   const bool collects = collectsStatistics(quantize);
   if ((!int8 && !collects) || stopsEarlier(pipeline))
     return runPipeline(ctx, pipeline);
@@ -309,7 +309,7 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
     card = std::make_unique<plan::QuantizationT>();
     const bool weights = isFp8(quantize.scheme) && quantize.isWeightsOnly();
     card->scheme = schemeName(weights ? QuantizeScheme::Fp8Weights : quantize.scheme).str();
-    card->int8_kv = quantize.int8Kv;
+    card->int8_kv = quantize.kvType == DType::I8;
     card->weight_group = quantize.weightGroup;
     if (quantize.calibration) {
       card->calibration = quantize.calibration->hash;

@@ -22,7 +22,7 @@ unsigned attentionRingBytes(const AttentionDecodeConfig &c) {
   int lanes = 1;
   while (lanes < std::min(vectors, 32))
     lanes *= 2;
-  const unsigned row = c.headDim * scalarBytes(c.kv) + (c.kv == Scalar::I8 ? 4 : 0);
+  const unsigned row = c.headDim * scalarBytes(c.kv) + (isQuantised(c.kv) ? 4 : 0);
   return c.warps * c.ring * 2 * (32 / lanes * unroll) * row;
 }
 
@@ -99,7 +99,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
 }
 
 std::string refusal(const AttentionProblem &p) {
-  return p.hasOddPages()           ? "pages with a mask, lengths or int8, or of no multiple of 64"
+  return p.hasOddPages()           ? "pages with a mask or lengths, or of no multiple of 64"
          : p.config.ropePairs == 0 ? ""
          : p.config.last           ? "a rotary embedding of all tokens"
          : p.queries > fewQueries  ? "a rotary embedding of more than 4 queries of a sequence"
@@ -125,13 +125,15 @@ const AttentionKernel &attentionDecodeKernel() {
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_decode",
       .summary = "few queries of each sequence, keys in parts within a block or cluster, states in "
-                 "fp32, fp16, bf16 or int8",
-      .can = {AttentionAbility::F32, AttentionAbility::Tf32, AttentionAbility::F16,
-              AttentionAbility::BF16, AttentionAbility::F32I8, AttentionAbility::F16I8,
-              AttentionAbility::BF16I8, AttentionAbility::MixedTypes, AttentionAbility::SharedKeys,
-              AttentionAbility::KeyMask, AttentionAbility::Pages, AttentionAbility::Window,
-              AttentionAbility::SoftCap, AttentionAbility::Alibi, AttentionAbility::Last,
-              AttentionAbility::NotCausal, AttentionAbility::Rope, AttentionAbility::GivenScale},
+                 "fp32, fp16, bf16, int8 or fp8",
+      .can =
+          {AttentionAbility::F32,       AttentionAbility::Tf32,       AttentionAbility::F16,
+           AttentionAbility::BF16,      AttentionAbility::F32I8,      AttentionAbility::F16I8,
+           AttentionAbility::BF16I8,    AttentionAbility::F32F8,      AttentionAbility::F16F8,
+           AttentionAbility::BF16F8,    AttentionAbility::MixedTypes, AttentionAbility::SharedKeys,
+           AttentionAbility::KeyMask,   AttentionAbility::Pages,      AttentionAbility::Window,
+           AttentionAbility::SoftCap,   AttentionAbility::Alibi,      AttentionAbility::Last,
+           AttentionAbility::NotCausal, AttentionAbility::Rope,       AttentionAbility::GivenScale},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

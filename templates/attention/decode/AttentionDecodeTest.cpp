@@ -216,6 +216,29 @@ void addPages(Suite &suite) {
       }
 }
 
+/// States of bytes, in pages and with a place for each sequence.
+void addBytes(Suite &suite) {
+  for (Scalar bytes : {Scalar::I8, Scalar::F8E4M3})
+    for (Scalar t : {Scalar::F16, Scalar::BF16, Scalar::F32})
+      for (int headDim : {12, 64, 80})
+        for (int pages : {0, 64}) {
+          AttentionDecodeConfig c = attentionConfig<AttentionDecodeConfig>(t, bytes, headDim, 4);
+          c.pageTokens = pages;
+          c.splits = headDim == 80 ? 4 : 1;
+          c.cluster = c.splits > 1;
+          c.aligned = headDim != 12;
+          c.queries = 4;
+          c.kvHeads = pages && headDim == 64 ? 2 : 0;
+          c.ropePairs = pages && headDim == 64 && t != Scalar::F32 ? 32 : 0;
+          c.window = headDim == 12 ? 100 : 0;
+          auto sizes = pages ? pageSizes() : ringSizes();
+          attention(suite, kernel, c, sizes);
+          c.ring = 4;
+          if (headDim != 12)
+            attention(suite, kernel, c, sizes);
+        }
+}
+
 void addGiven(Suite &suite) {
   for (Given given : {Given::Scale, Given::ScaleAndZero}) {
     auto byScale = [&](AttentionDecodeConfig c, const std::vector<AttentionSizes> &sizes) {
@@ -246,6 +269,7 @@ void addCases(Suite &suite) {
   addWindows(suite);
   addScores(suite);
   addPages(suite);
+  addBytes(suite);
   addGiven(suite);
 }
 

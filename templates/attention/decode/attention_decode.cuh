@@ -13,14 +13,14 @@
 // Append: keys and values at j >= past come from qkv, and each query's block stores its own in the
 // KV state (then no kv_append runs before). The kernel right before computes qkv and nothing else
 // of this, so the others are on their way into L2 before this one waits for it. Without Append all
-// keys come from the KV state. An int8 state (kv_append.cuh) is dequantised in registers, and what
-// comes from qkv is rounded as it is stored.
+// keys come from the KV state. A state of bytes (kv_append.cuh) is dequantised in registers, and
+// what comes from qkv is rounded as it is stored.
 //
 // Ring > 0 (from sm_90 on; without it, and elsewhere, keys and values are loaded into registers):
 // each warp has Ring chunks of the state on their way to shared memory by TMA, the first ones
 // before the kernel waits for its predecessor, which only computes qkv: see waitForPredecessor.
-// Heads and rows begin at multiples of 16 bytes then, and context is a multiple of 4 when the state
-// is int8.
+// Heads and rows begin at multiples of 16 bytes then, and context is a multiple of 4 with a state of
+// bytes.
 //
 // Window > 0: a query sees the last so many of its keys alone; Causal, and Ring is 0.
 //
@@ -32,19 +32,19 @@
 // 0, with Append and without Last: queries and new keys are turned by their position first
 // (rotated_rows.cuh).
 //
-// With pages (state_rows.cuh) a chunk of the ring lies in one of them; without Mask, Last and an
-// int8 state.
+// With pages (state_rows.cuh) a chunk of the ring lies in one of them; without Mask and Last.
 //
 // Y of signed char: what is stored is quantised with a scale that is given (int8.cuh).
 //
 // With Cluster the Splits blocks (at most 8) are a thread block cluster from sm_90 on and merge
 // through distributed shared memory, elsewhere through `partial`.
 //
-// Config: X (qkv: float or __half), Y (out: X or signed char), Kv (X or signed char), Aligned
-// (heads of an int8 state begin at multiples of 8 bytes, else of 4), HeadDim (<= 1024), Heads,
-// Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and int8), Last (Ring is
-// 0), Causal, Mask, PageTokens, Window, SoftCap and Alibi (score.cuh), RopePairs, RopeInterleaved,
-// Table, HeadNorm (rotated_rows.cuh), Queries (with RopePairs: most of a sequence). Kernel:
+// Config: X (qkv: float or __half), Y (out: X or signed char), Kv (X, or signed char or Fp8, the
+// bytes), Aligned (heads of a state of bytes begin at multiples of 8 of them, else of 4), HeadDim
+// (<= 1024), Heads, Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and
+// bytes), Last (Ring is 0), Causal, Mask, PageTokens, Window, SoftCap and Alibi (score.cuh),
+// RopePairs, RopeInterleaved, Table, HeadNorm (rotated_rows.cuh), Queries (with RopePairs: most of a
+// sequence). Kernel:
 //   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), cosines and sines
@@ -100,7 +100,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   static constexpr int kvWidth = C::KvHeads * C::HeadDim, qkvRow = width + 2 * kvWidth;
   static constexpr int v = K::v, perLane = K::perLane, elements = perLane * v;
   static constexpr int unroll = K::unroll;
-  static constexpr bool int8 = Operand<Kv>::scaled;
+  static constexpr bool bytes = Operand<Kv>::scaled;
 #if __CUDA_ARCH__ >= 900
   static constexpr bool ring = C::Ring > 0;
 #else
@@ -250,10 +250,11 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   }
   /// With Append, by the last split; with Last, keys are stored as they come by (storeFresh).
   __device__ __forceinline__ void storeOwnKey() const {
-    if constexpr (C::Append && int8) {
+    if constexpr (C::Append && bytes) {
       static_assert(C::Warps >= 2);
       if (storesKeys() && warp < 2)
-        storeQuantisedRow<C::HeadDim>(rows.row(warp, 0, 0), p.sizes.context, begin + s, own(warp));
+        storeQuantisedRow<C::HeadDim>(rows.row(warp, newPage, begin + s),
+                                      rows.scale(warp, newPage, begin + s), own(warp));
     } else if constexpr (C::Append && !C::Last) {
       const bool stores = storesKeys();
       for (int i = threadIdx.x * v; stores && i < 2 * C::HeadDim; i += 32 * C::Warps * v) {
@@ -271,9 +272,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   /// Position j of the state, or of the new tokens.
   __device__ __forceinline__ KeyValue<Kv> cached(int j) const {
     const int page = rows.pageOf(j);
-    return {rows.row(0, page, j), rows.row(1, page, j),
-            kvScales(rows.heads[0], p.sizes.context, C::HeadDim) + j,
-            kvScales(rows.heads[1], p.sizes.context, C::HeadDim) + j};
+    return {rows.row(0, page, j), rows.row(1, page, j), rows.scale(0, page, j),
+            rows.scale(1, page, j)};
   }
   __device__ __forceinline__ KeyValue<X> appended(int j) const {
     const X *at = fresh + (i64)(j - begin) * qkvRow;
@@ -328,11 +328,11 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     }
     if constexpr (C::Last && C::Append)
       storeFresh(base, step, to, key, value);
-    if constexpr (int8 && !Operand<T>::scaled) {
+    if constexpr (bytes && !Operand<T>::scaled) {
 #pragma unroll
       for (int u = 0; u < unroll; u++) {
-        roundToInt8<K::lanes>(key[u]);
-        roundToInt8<K::lanes>(value[u]);
+        keyScale[u] = roundToSteps<Kv, K::lanes>(key[u]);
+        valueScale[u] = roundToSteps<Kv, K::lanes>(value[u]);
       }
     }
     softmax(key, value, keyScale, valueScale, visible, base + group, step);
@@ -425,17 +425,16 @@ template <typename C, typename Given> struct AttentionDecodeTile {
       return;
     const int count = min(K::chunk, stored - at), slot = number % slotCount;
     const int rowBytes = count * C::HeadDim * (int)sizeof(Kv);
-    const int scaleBytes = int8 ? (count + 3) / 4 * 16 : 0;
+    const int scaleBytes = bytes ? (count + 3) / 4 * 16 : 0;
     char *to = slots + slot * K::chunkBytes;
     Barrier &barrier = filled()[warp][slot];
     barrier.expect(2 * (rowBytes + scaleBytes));
     copyBytes(to, rows.row(0, page, at), rowBytes, barrier);
     copyBytes(to + K::partBytes, rows.row(1, page, at), rowBytes, barrier);
-    if constexpr (int8) {
-      copyBytes(to + 2 * K::partBytes, kvScales(rows.heads[0], p.sizes.context, C::HeadDim) + at,
-                scaleBytes, barrier);
-      copyBytes(to + 2 * K::partBytes + K::scaleBytes,
-                kvScales(rows.heads[1], p.sizes.context, C::HeadDim) + at, scaleBytes, barrier);
+    if constexpr (bytes) {
+      copyBytes(to + 2 * K::partBytes, rows.scale(0, page, at), scaleBytes, barrier);
+      copyBytes(to + 2 * K::partBytes + K::scaleBytes, rows.scale(1, page, at), scaleBytes,
+                barrier);
     }
 #endif
   }

@@ -9,22 +9,24 @@ namespace gpt2c {
 template <typename T> struct KeyValue {
   using Element = T;
   const T *key, *value;
-  const float *keyScale, *valueScale; // int8
+  const float *keyScale, *valueScale; // of bytes
 };
 
-/// Rounds the elements of a row, of which Lanes neighbouring lanes have a part each, to what its
-/// int8 form stands for.
-template <int Lanes, int Count, typename T, int V>
-__device__ __forceinline__ void roundToInt8(Pack<T, V> (&row)[Count]) {
+/// The elements of a row, of which Lanes neighbouring lanes have a part each, become what its bytes
+/// of type Kv hold, steps, which T has exactly; returns their scale.
+template <typename Kv, int Lanes, int Count, typename T, int V>
+__device__ __forceinline__ float roundToSteps(Pack<T, V> (&row)[Count]) {
   float largest = 0.0f;
 #pragma unroll
   for (int i = 0; i < Count * V; i++)
     largest = fmaxf(largest, fabsf(row[i / V].get(i % V)));
-  const float scale = quantised::scale(warpReduce<Max, Lanes>(largest));
+  const float scale = quantised::scale<Kv>(warpReduce<Max, Lanes>(largest));
   const float inverse = quantised::inverse(scale);
 #pragma unroll
   for (int i = 0; i < Count * V; i++)
-    row[i / V].set(i % V, fromFloat<T>(scale * quantised::round(row[i / V].get(i % V), inverse)));
+    row[i / V].set(i % V,
+                   fromFloat<T>(toFloat(fromFloat<Kv>(__fmul_rn(row[i / V].get(i % V), inverse)))));
+  return scale;
 }
 
 template <typename To, typename T, int V>

@@ -89,10 +89,10 @@ std::vector<Config> configs(const AttentionProblem &p) {
 std::string refusal(const AttentionProblem &p) {
   const AttentionConfig &c = p.config;
   return p.queries != 1    ? "more than one query of a sequence"
-         : p.hasOddPages() ? "pages with a mask, lengths or int8, or of no multiple of 64"
+         : p.hasOddPages() ? "pages with a mask or lengths, or of no multiple of 64"
          : p.group() > 8   ? "more than 8 heads that share keys"
-         : c.headDim % 16 != 0 || c.headDim > 128
-             ? "heads that are no multiple of 16, or more than 128"
+         : c.headDim % (isQuantised(c.kv) ? 32 : 16) != 0 || c.headDim > 128
+             ? "heads that are no multiple of 16, of 32 for a state of bytes, or more than 128"
              : "";
 }
 std::string slower(const AttentionProblem &p) {
@@ -114,10 +114,13 @@ const AttentionKernel &attentionDecodeGroupKernel() {
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_decode_group",
       .summary = "one query of each sequence in fp16 or bf16 on tensor cores, all heads that share "
-                 "those of the state in a tile, keys in parts within a cluster",
-      .can = {AttentionAbility::F16, AttentionAbility::BF16, AttentionAbility::SharedKeys,
-              AttentionAbility::KeyMask, AttentionAbility::Pages, AttentionAbility::Window,
-              AttentionAbility::NotCausal, AttentionAbility::Rope, AttentionAbility::GivenScale},
+                 "those of the state in a tile, keys in parts within a cluster, states in their "
+                 "type, int8 or fp8",
+      .can = {AttentionAbility::F16, AttentionAbility::BF16, AttentionAbility::F16I8,
+              AttentionAbility::BF16I8, AttentionAbility::F16F8, AttentionAbility::BF16F8,
+              AttentionAbility::SharedKeys, AttentionAbility::KeyMask, AttentionAbility::Pages,
+              AttentionAbility::Window, AttentionAbility::NotCausal, AttentionAbility::Rope,
+              AttentionAbility::GivenScale},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -86,6 +86,34 @@ void addRopes(Suite &suite) {
       }
 }
 
+/// States of bytes: contexts are multiples of 4.
+void addBytes(Suite &suite) {
+  for (Scalar bytes : {Scalar::I8, Scalar::F8E4M3})
+    for (Scalar type : {Scalar::F16, Scalar::BF16})
+      for (int group : {2, 4, 7})
+        for (int headDim : {32, 64, 128})
+          for (int pages : {0, 64}) {
+            if (type == Scalar::BF16 && headDim == 32)
+              continue;
+            AttentionDecodeGroupConfig c = groupConfig(type, headDim, group, 2);
+            c.kv = bytes;
+            c.pageTokens = pages;
+            c.splits = group == 4 ? 4 : 1;
+            c.cluster = c.splits > 1;
+            c.ropePairs = group == 7 ? headDim / 2 : 0;
+            c.mask = !pages && group == 2;
+            AttentionTest<AttentionDecodeGroupConfig> test = kernelOf(c);
+            test.tolerance = std::max(test.tolerance, 8e-6);
+            attention(suite, test, c,
+                      pages ? std::vector<AttentionSizes>{{1, 1, 64, {0}},
+                                                          {4, 1, 200, {63, -1, 64, 199}},
+                                                          {1, 1, 2400, {2303}}}
+                            : std::vector<AttentionSizes>{{1, 1, 8, {}},
+                                                          {3, 1, 40, {0, 7, 39}},
+                                                          {5, 1, 300, {0, 17, 299, 128, 33}}});
+          }
+}
+
 void addPages(Suite &suite) {
   std::vector<AttentionSizes> sizes = pageSizes();
   sizes.pop_back(); // of several queries
@@ -118,6 +146,7 @@ void addCases(Suite &suite) {
   addCandidates(suite);
   addRopes(suite);
   addPages(suite);
+  addBytes(suite);
   addGiven(suite);
 }
 

@@ -13,17 +13,22 @@
 // queries and the new key go to shared memory, turned by their position with RopePairs > 0
 // (rotated_rows.cuh). The last split stores the new key, which joins the warps' parts at the end.
 //
-// X is the type of qkv and of the state, __half or __nv_bfloat16. Config: Y (X or signed char:
-// quantised with a scale that is given), HeadDim (a multiple of 16, <= 128), Heads, KvHeads, Warps,
+// A state of bytes (kv_append.cuh) becomes X in registers, exactly, as steps of scales: those of keys
+// are multiplied to scores, those of values to probabilities.
+//
+// X is the type of qkv, __half or __nv_bfloat16. Config: Kv (X, or signed char or Fp8), Y (X or
+// signed char: quantised with a scale that is given), HeadDim (a multiple of 16, of 32 for bytes, <=
+// 128), Heads, KvHeads, Warps,
 // Splits, Cluster, Keys (of a round, 16 or 32), Mask, Window, RopePairs, RopeInterleaved, Table,
 // HeadNorm (rotated_rows.cuh), Queries (1), PageTokens (state_rows.cuh: a multiple of 32; without
-// Mask). Kernel: qkv X[batch,1,Heads+2*KvHeads,HeadDim], kv X[layers,2,batchMax,KvHeads,context,HeadDim], out
+// Mask). Kernel: qkv X[batch,1,Heads+2*KvHeads,HeadDim], kv
+// Kv[layers,2,batchMax,KvHeads,context,HeadDim], out
 // Y[batch,1,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or null, cosines
 // and sines Table[places,RopePairs] (null without), gains f32[Heads+KvHeads,HeadDim] (null without
 // HeadNorm), gainEpsilon, partial f32[batch,Heads,Splits,HeadDim+2], counters u32[batch,KvHeads]
 // (both as in attention_decode.cuh), layer, batchMax, context, seq (1), maskStride, scale, places.
 // Grid: (Splits, KvHeads, batch); block: 32 * Warps.
-// Bytes: 2 keys HeadDim KvHeads sizeof(X) per sequence; flops: 4 keys HeadDim Heads.
+// Bytes: 2 keys HeadDim KvHeads sizeof(Kv) per sequence; flops: 4 keys HeadDim Heads.
 #pragma once
 
 #include "templates/attention/decode_group/merge_group.cuh"
@@ -39,7 +44,7 @@ namespace gpt2c::tile {
 /// ranges of keys.
 template <typename C, typename Given, typename X> struct AttentionGroupParams {
   const X *qkv;
-  X *kv;
+  typename C::Kv *kv;
   typename C::Y *out;
   const int *past, *keyMask; // with pages the mask is `tables`
   const typename C::Table *cosines, *sines;
@@ -56,7 +61,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupParams {
 /// What a block has in shared memory.
 template <typename C, typename X> struct AttentionGroupShared {
   static constexpr int group = C::Heads / C::KvHeads, D = C::HeadDim;
-  alignas(16) X rows[group + 2][D];          // the queries, the new key and its value
+  alignas(16) X rows[group + 2][D]; // the queries, the new key and its value, of bytes their steps
+  float newScale[2];                // and these then
   float factor[C::HeadNorm ? group + 1 : 1]; // of norms of the queries and the new key
   float max[C::Warps + 1][group], sum[C::Warps + 1][group]; // of each warp, then of the new key
   float out[C::Warps][group][D + 2];
@@ -72,6 +78,11 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
   static constexpr int queryRow = (C::Heads + 2 * C::KvHeads) * D;
   static constexpr int columns = group <= 4 ? 4 : 8; // of probabilities as they are rounded
   static constexpr bool rope = C::RopePairs > 0;
+  using Kv = typename C::Kv;
+  static constexpr bool bytes = Operand<Kv>::scaled;
+  // Keeps products of probabilities and scales of values, which are at most 65504 in 127 or 448
+  // steps, where halves are good.
+  static constexpr float valueFactor = bytes ? 32768.0f / (65504.0f / quantised::steps<Kv>) : 1.0f;
   static_assert(C::Heads % C::KvHeads == 0 && group <= 8 && round % 16 == 0);
 
   const AttentionGroupParams<C, Given, X> p;
@@ -82,8 +93,9 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
   PagesAhead<C, round * C::Warps> pages; // of this warp's rounds
   int newPage;
   int number, endRound; // this warp's next round, the end of this split's
-  Pack<X, M::kWidth> key[round / 8][M::kRuns];
-  Pack<X, M::vWidth> value[round / 16][4][M::vRuns];
+  Pack<Kv, M::kWidth> key[round / 8][M::kRuns];
+  Pack<Kv, M::vWidth> value[round / 16][4][M::vRuns];
+  float2 keyScale[bytes ? round / 8 : 1], valueScale[bytes ? round / 8 : 1];
   unsigned q[steps][2];
   float top = negativeInfinity(), sum = 0.0f; // of head g
   float acc[steps][4] = {};                   // of columns 2c and 2c + 1
@@ -100,6 +112,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
       fetchValues(number);
     }
     takeToken();
+    if constexpr (bytes)
+      quantiseNewKey();
     loadQueries();
     attendNewKey();
 #pragma unroll 1
@@ -144,26 +158,36 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
         return min(constant + lanes, stored - 1 - number * round);
       });
   }
-  __device__ __forceinline__ const X *rowsOf(int part, int number) {
+  __device__ __forceinline__ const Kv *rowsOf(int part, int number) {
     return rows.row(part, pages.of(number * round), number * round);
   }
   template <typename Place> __device__ __forceinline__ void loadKeys(int number, Place place) {
-    const X *base = rowsOf(0, number) + c * M::kWidth;
+    const Kv *base = rowsOf(0, number) + c * M::kWidth;
+    const float *scales[2] = {};
+    if constexpr (bytes)
+#pragma unroll
+      for (int part = 0; part < 2; part++)
+        scales[part] = rows.scale(part, pages.of(number * round), number * round);
 #pragma unroll
     for (int t = 0; t < round / 8; t++) {
-      const X *from = base + place(t * 8, g) * D;
+      const Kv *from = base + place(t * 8, g) * D;
 #pragma unroll
       for (int i = 0; i < M::kRuns; i++)
         key[t][i] = loadPackStreaming<M::kWidth>(from + i * 4 * M::kWidth);
+      if constexpr (bytes) {
+        const int pair = place(t * 8, c * 2) & ~1;
+        keyScale[t] = *reinterpret_cast<const float2 *>(scales[0] + pair);
+        valueScale[t] = *reinterpret_cast<const float2 *>(scales[1] + pair);
+      }
     }
   }
   template <typename Place> __device__ __forceinline__ void loadValues(int number, Place place) {
-    const X *base = rowsOf(1, number) + g * M::vWidth;
+    const Kv *base = rowsOf(1, number) + g * M::vWidth;
 #pragma unroll
     for (int t = 0; t < round / 16; t++)
 #pragma unroll
       for (int k = 0; k < 4; k++) {
-        const X *from = base + place(t * 16 + k / 2 * 8 + k % 2, c * 2) * D;
+        const Kv *from = base + place(t * 16 + k / 2 * 8 + k % 2, c * 2) * D;
 #pragma unroll
         for (int i = 0; i < M::vRuns; i++)
           value[t][k][i] = loadPackStreaming<M::vWidth>(from + i * 8 * M::vWidth);
@@ -206,6 +230,34 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
     }
     __syncthreads();
   }
+  /// The new key and its value become steps of scales; the last split stores them.
+  __device__ __forceinline__ void quantiseNewKey() {
+    const bool stores = p.split == C::Splits - 1 && begin < p.sizes.context && newPage >= 0;
+    for (int part = warp; part < 2; part += C::Warps) {
+      X *row = shared.rows[group + part];
+      float v[D / 32], largest = 0.0f;
+#pragma unroll
+      for (int i = 0; i < D / 32; i++) {
+        v[i] = toFloat(row[i * 32 + lane]);
+        largest = fmaxf(largest, fabsf(v[i]));
+      }
+      const float scale = quantised::scale<Kv>(warpReduce<Max>(largest));
+      const float inverse = quantised::inverse(scale);
+#pragma unroll
+      for (int i = 0; i < D / 32; i++) {
+        const Kv step = fromFloat<Kv>(__fmul_rn(v[i], inverse));
+        row[i * 32 + lane] = fromFloat<X>(toFloat(step));
+        if (stores)
+          rows.row(part, newPage, begin)[i * 32 + lane] = step;
+      }
+      if (lane == 0) {
+        shared.newScale[part] = scale;
+        if (stores)
+          *rows.scale(part, newPage, begin) = scale;
+      }
+    }
+    __syncthreads();
+  }
   __device__ __forceinline__ void loadQueries() {
     const X *row = shared.rows[min(g % columns, group - 1)];
 #pragma unroll
@@ -215,12 +267,16 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
       q[t][1] = part.raw.y;
     }
   }
+  __device__ __forceinline__ float newScale(int part) const {
+    return bytes ? shared.newScale[part] : 1.0f;
+  }
   /// By the last split, while the keys of the state are on their way.
   __device__ __forceinline__ void attendNewKey() {
     const bool mine = p.split == C::Splits - 1;
     const X *newKey = shared.rows[group];
-    if (mine && begin < p.sizes.context && newPage >= 0)
-      for (int i = threadIdx.x; i < 2 * D / 8; i += threads) {
+    if constexpr (!bytes)
+      for (int i = threadIdx.x; mine && begin < p.sizes.context && newPage >= 0 && i < 2 * D / 8;
+           i += threads) {
         const int part = i / (D / 8), d = i % (D / 8) * 8;
         storePack(rows.row(part, newPage, begin) + d, loadPack<8>(newKey + part * D + d));
       }
@@ -230,7 +286,7 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
       for (int d = 0; d < D; d += 32)
         if (D % 32 == 0 || d + lane < D)
           dot = fmaf(toFloat(shared.rows[head][d + lane]), toFloat(newKey[d + lane]), dot);
-      dot = warpReduce<Sum>(dot) * p.sizes.base2();
+      dot = warpReduce<Sum>(dot) * p.sizes.base2() * newScale(0);
       if (lane == 0) {
         const bool visible = mine && !hidden(begin);
         shared.max[C::Warps][head] = visible ? dot : negativeInfinity();
@@ -246,7 +302,12 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
   __device__ __forceinline__ void attendRound() {
     const bool more = number + C::Warps < endRound;
     float score[round / 8][2], largest = top;
+    float2 ofValues[bytes ? round / 8 : 1];
     multiplyKeys(score, largest);
+    if constexpr (bytes)
+#pragma unroll
+      for (int t = 0; t < round / 8; t++)
+        ofValues[t] = valueScale[t];
     if (more)
       fetchKeys(number + C::Warps);
     raise(warpReduce<Max, 4>(largest));
@@ -254,8 +315,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
     const float against = top == negativeInfinity() ? 0.0f : top;
 #pragma unroll
     for (int t = 0; t < round / 16; t++) {
-      const unsigned b0 = probabilities(score[2 * t], against),
-                     b1 = probabilities(score[2 * t + 1], against);
+      const unsigned b0 = probabilities(score[2 * t], against, ofValues[bytes ? 2 * t : 0]),
+                     b1 = probabilities(score[2 * t + 1], against, ofValues[bytes ? 2 * t + 1 : 0]);
       multiplyValues(t, b0, b1);
     }
     if (more)
@@ -269,7 +330,16 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
 #pragma unroll
       for (int i = 0; i < steps; i++) {
         const unsigned a[4] = {q[i][0], q[i][0], q[i][1], q[i][1]};
-        Mma<X>::multiply(sums, a, M::word(key[t], 2 * i), M::word(key[t], 2 * i + 1));
+        if constexpr (bytes) {
+          const HalfPairs of = stepsAs<X, Kv>(M::word(key[t], i));
+          Mma<X>::multiply(sums, a, of.low, of.high);
+        } else {
+          Mma<X>::multiply(sums, a, M::word(key[t], 2 * i), M::word(key[t], 2 * i + 1));
+        }
+      }
+      if constexpr (bytes) {
+        sums[0] *= keyScale[t].x;
+        sums[1] *= keyScale[t].y;
       }
 #pragma unroll
       for (int e = 0; e < 2; e++) {
@@ -297,10 +367,16 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
       for (int e = 0; e < 4; e++)
         acc[m][e] *= ofColumn[e % 2];
   }
-  /// A word of operand B: of head g, or what rounding left of it; the row sum follows.
-  __device__ __forceinline__ unsigned probabilities(const float (&score)[2], float against) {
-    const float p0 = exp2Approximate(score[0] - against), p1 = exp2Approximate(score[1] - against);
+  /// A word of operand B: of head g, or what rounding left of it; the row sum follows. In a state of
+  /// bytes it is times the values' scales.
+  __device__ __forceinline__ unsigned probabilities(const float (&score)[2], float against,
+                                                    float2 ofValues) {
+    float p0 = exp2Approximate(score[0] - against), p1 = exp2Approximate(score[1] - against);
     sum += p0 + p1;
+    if constexpr (bytes) { // hidden keys may have no scale
+      p0 = p0 > 0.0f ? p0 * (ofValues.x * valueFactor) : 0.0f;
+      p1 = p1 > 0.0f ? p1 * (ofValues.y * valueFactor) : 0.0f;
+    }
     const unsigned rounded = Mma<X>::pack(p0, p1);
     if constexpr (columns == 8)
       return rounded;
@@ -308,9 +384,30 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
     const unsigned rest = Mma<X>::pack(p0 - back.get(0), p1 - back.get(1));
     return g < columns ? rounded : rest;
   }
-  __device__ __forceinline__ void multiplyValues(int t, unsigned b0, unsigned b1) {
+  /// Word w of values has elements 4 w to 4 w + 3 in bytes.
+  __device__ __forceinline__ void multiplyBytes(int t, unsigned b0, unsigned b1) {
 #pragma unroll
-    for (int w = 0; w < D / 16; w++) {
+    for (int w = 0; w < D / 32; w++) {
+      unsigned a[2][4];
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const unsigned k0 = M::word(value[t][half * 2], w), k1 = M::word(value[t][half * 2 + 1], w);
+        const HalfPairs first = stepsAs<X, Kv>(__byte_perm(k0, k1, 0x5140)),
+                        second = stepsAs<X, Kv>(__byte_perm(k0, k1, 0x7362));
+        a[0][half * 2] = first.low;
+        a[0][half * 2 + 1] = first.high;
+        a[1][half * 2] = second.low;
+        a[1][half * 2 + 1] = second.high;
+      }
+      Mma<X>::multiply(acc[2 * w], a[0], b0, b1);
+      Mma<X>::multiply(acc[2 * w + 1], a[1], b0, b1);
+    }
+  }
+  __device__ __forceinline__ void multiplyValues(int t, unsigned b0, unsigned b1) {
+    if constexpr (bytes)
+      return multiplyBytes(t, b0, b1);
+#pragma unroll
+    for (int w = 0; w < (bytes ? 0 : D / 16); w++) {
       unsigned a[4];
 #pragma unroll
       for (int half = 0; half < 2; half++) {
@@ -340,7 +437,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
         if constexpr (columns == 4)
           o += __shfl_xor_sync(fullWarp, o, 2); // the columns of what rounding left
         if (const int head = 2 * c + e; head < group)
-          shared.out[warp][head][(x / M::vWidth * 8 + g) * M::vWidth + x % M::vWidth] = o;
+          shared.out[warp][head][(x / M::vWidth * 8 + g) * M::vWidth + x % M::vWidth] =
+              o * (1.0f / valueFactor);
       }
     __syncthreads();
     auto largest = [&](int head) {
@@ -366,7 +464,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
         [&](int head) { return merged(head, [&](int w) { return shared.sum[w][head]; }); },
         [&](int head, int d) {
           return merged(head, [&](int w) {
-            return w < C::Warps ? shared.out[w][head][d] : toFloat(shared.rows[group + 1][d]);
+            return w < C::Warps ? shared.out[w][head][d]
+                                : toFloat(shared.rows[group + 1][d]) * newScale(1);
           });
         });
   }
@@ -374,11 +473,12 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
 
 template <typename C, typename Given, typename X>
 __device__ __forceinline__ void
-attentionDecodeGroup(const X *qkv, X *kv, typename C::Y *out, const int *past, const int *keyMask,
-                     const typename C::Table *cosines, const typename C::Table *sines, int places,
-                     const float *gains, float gainEpsilon, float *partial, unsigned *counters,
-                     int layer, int batchMax, int context, int seq, int maskStride, float scale,
-                     int split, int h, i64 b, const Given &given) {
+attentionDecodeGroup(const X *qkv, typename C::Kv *kv, typename C::Y *out, const int *past,
+                     const int *keyMask, const typename C::Table *cosines,
+                     const typename C::Table *sines, int places, const float *gains,
+                     float gainEpsilon, float *partial, unsigned *counters, int layer, int batchMax,
+                     int context, int seq, int maskStride, float scale, int split, int h, i64 b,
+                     const Given &given) {
   using Tile = AttentionGroupTile<C, Given, X>;
   __shared__ typename Tile::Shared shared;
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};

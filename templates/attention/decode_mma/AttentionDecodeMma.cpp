@@ -66,7 +66,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
 
 std::string refusal(const AttentionProblem &p) {
   const AttentionConfig &c = p.config;
-  return p.hasOddPages()          ? "pages with a mask, lengths or int8, or of no multiple of 64"
+  return p.hasOddPages()          ? "pages with a mask or lengths, or of no multiple of 64"
          : p.queries > fewQueries ? "more than 4 queries of a sequence"
          : !c.append || !c.bulk   ? "a state that it may not copy in bulk while it appends"
          : c.headDim > 128        ? "heads of more than 128"

@@ -56,6 +56,22 @@ void addBfloat(Suite &suite) {
     }
 }
 
+/// An int8 state.
+void addBytes(Suite &suite) {
+  AttentionTest<AttentionDecodeMmaConfig> bytes = kernel;
+  bytes.tolerance = halfProbabilities;
+  for (int headDim : {32, 64, 96, 128})
+    for (int pages : {0, 64}) {
+      AttentionDecodeMmaConfig c =
+          attentionConfig<AttentionDecodeMmaConfig>(Scalar::F16, Scalar::I8, headDim, 3);
+      c.pageTokens = pages;
+      c.queries = 4;
+      c.splits = headDim == 64 ? 1 : 4;
+      c.cluster = c.splits > 1;
+      attention(suite, bytes, c, pages ? pageSizes() : ringSizes());
+    }
+}
+
 void addPages(Suite &suite) {
   for (Scalar t : {Scalar::F16, Scalar::BF16}) {
     AttentionTest<AttentionDecodeMmaConfig> test = kernel;
@@ -94,6 +110,7 @@ void addCases(Suite &suite) {
   addSplits(suite);
   addBfloat(suite);
   addPages(suite);
+  addBytes(suite);
   addGiven(suite);
 }
 

@@ -120,9 +120,6 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
   __device__ __forceinline__ bool hidden(int j) const {
     return C::Mask && p.keyMask != nullptr && p.keyMask[b * p.sizes.maskStride + j] == 0;
   }
-  __device__ __forceinline__ const float *scalesOf(int part) const {
-    return kvScales(rows.heads[part], p.sizes.context, D);
-  }
 
   // Loads of a round
   // -----------------------------------------------------------------------------------------------
@@ -148,6 +145,11 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
   }
   template <typename Place> __device__ __forceinline__ void loadKeys(int number, Place place) {
     const Kv *base = rowsOf(0, number) + c * M::kWidth;
+    const float *scales[2] = {};
+    if constexpr (int8)
+#pragma unroll
+      for (int part = 0; part < 2; part++)
+        scales[part] = rows.scale(part, pages.of(number * round), number * round);
 #pragma unroll
     for (int t = 0; t < round / 8; t++) {
       const Kv *from = base + place(t * 8, g) * D;
@@ -155,9 +157,9 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
       for (int i = 0; i < M::kRuns; i++)
         key[t][i] = loadPackStreaming<M::kWidth>(from + i * 4 * M::kWidth);
       if constexpr (int8) {
-        const int pair = number * round + (place(t * 8, c * 2) & ~1);
-        keyScale[t] = *reinterpret_cast<const float2 *>(scalesOf(0) + pair);
-        valueScale[t] = *reinterpret_cast<const float2 *>(scalesOf(1) + pair);
+        const int pair = place(t * 8, c * 2) & ~1;
+        keyScale[t] = *reinterpret_cast<const float2 *>(scales[0] + pair);
+        valueScale[t] = *reinterpret_cast<const float2 *>(scales[1] + pair);
       }
     }
   }
@@ -205,7 +207,7 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
 #pragma unroll
       for (int part = 0; part < 2; part++)
         newKey.store(part, rows.row(part, newPage, position),
-                     int8 ? kvScales(rows.heads[part], p.sizes.context, D) + position : nullptr);
+                     int8 ? rows.scale(part, newPage, position) : nullptr);
     const float score = newKey.score() * p.sizes.base2();
     if (lane == 0) {
       const bool visible = warp < fresh && !hidden(position);

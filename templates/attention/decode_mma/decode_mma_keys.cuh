@@ -7,9 +7,19 @@
 
 namespace gpt2c {
 
+/// Four bytes of a state as pairs of X, exactly, as steps of their scale.
+template <typename X, typename Kv> __device__ __forceinline__ HalfPairs stepsAs(unsigned word) {
+  if constexpr (Mma<X>::bfloat) {
+    const float4 v = Operand<Kv>::floats(word);
+    return {Mma<X>::pack(v.x, v.y), Mma<X>::pack(v.z, v.w)};
+  } else {
+    return Operand<Kv>::halves(word);
+  }
+}
+
 template <typename C> struct DecodeMma {
   using Kv = typename C::Kv;
-  static constexpr bool int8 = Operand<Kv>::scaled; // X is __half
+  static constexpr bool int8 = Operand<Kv>::scaled; // X is __half, for attention_decode_mma
   static constexpr int D = C::HeadDim;
   static constexpr int round = D <= 64 ? 32 : 16; // keys
   static constexpr int steps = D / 16;            // mma along D

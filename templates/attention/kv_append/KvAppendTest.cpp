@@ -2,6 +2,7 @@
 #include "templates/attention/kv_append/KvAppend.h"
 
 #include "tests/suite/kernels/AttentionCases.h"
+#include "tests/suite/kernels/StateBytes.h"
 
 namespace gpt2c::kernels {
 
@@ -44,7 +45,49 @@ void append(Suite &suite, KvAppendConfig c) {
       });
 }
 
+/// Rows become bytes with a scale each.
+void appendBytes(Suite &suite, KvAppendConfig c) {
+  int id = suite.kernel("kv_append", [&](llvm::StringRef name) { return kvAppend(name, c); });
+  suite.test("kv_append/bytes head_dim " + std::to_string(c.headDim) + typeLabel(c.x) +
+                 (c.kv == Scalar::I8 ? " int8" : " fp8"),
+             [=](Run &run) {
+               const int batch = 3, seq = 5, context = 12, batchMax = 4;
+               const AttentionConfig shape{.headDim = c.headDim, .heads = c.heads};
+               const int row = 3 * c.heads * c.headDim;
+               const std::vector<int> past = {0, 4, 9}; // the last one runs past the context
+               Tensor qkv = run.input(run.normal((size_t)batch * seq * row), c.x);
+               std::vector<double> held =
+                   run.normal((size_t)2 * 2 * batchMax * c.heads * context * c.headDim);
+               StateBytes state(c.kv, context, c.headDim, held);
+               Tensor kv = run.integerInput(state.words());
+               Tensor pastTensor = run.integerInput(past);
+               for (int b = 0; b < batch; ++b)
+                 for (int t = 0; t < seq && past[b] + t < context; ++t)
+                   for (int part = 0; part < 2; ++part)
+                     for (int h = 0; h < c.heads; ++h)
+                       state.set(kvIndex(shape, batchMax, context, part, b, h, past[b] + t) /
+                                     c.headDim,
+                                 &qkv.values[(size_t)(b * seq + t) * row +
+                                             ((part + 1) * c.heads + h) * c.headDim]);
+               run.launch(id, blocks(int64_t(batch) * seq),
+                          {{"qkv", &qkv},
+                           {"kv", &kv},
+                           {"past", &pastTensor},
+                           {"layer", 1},
+                           {"batchMax", batchMax},
+                           {"context", context},
+                           {"seq", seq}});
+               if (!run.isDry())
+                 run.expectEqual(run.readIntegers(kv), state.words(), "the state");
+             });
+}
+
 void addCases(Suite &suite) {
+  for (Scalar bytes : {Scalar::I8, Scalar::F8E4M3})
+    for (Scalar t : {Scalar::F16, Scalar::BF16, Scalar::F32})
+      for (int headDim : {4, 64, 200})
+        appendBytes(suite, {t, bytes, headDim, 3, 64});
+
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int headDim : {1, 3, 8, 64})
     for (Scalar t : {f16, f32})

@@ -3,11 +3,11 @@
 // qkv[batch, seq, 3, heads, head_dim] packed; kv[layers, 2, batchMax, heads, context, head_dim].
 // Positions outside the context (padding) are dropped.
 //
-// An int8 state quantises each row (int8.cuh): the context * head_dim elements of a head are
+// A state of bytes quantises each row (int8.cuh): the context * head_dim elements of a head are
 // followed by its context scales in f32, so that head_dim + 4 bytes are kept for a row. head_dim is
 // a multiple of 4.
 //
-// Config: X (float or __half), Kv (either, or signed char), HeadDim, Heads (static), Threads.
+// Config: X (float or __half), Kv (either, or signed char or Fp8), HeadDim, Heads (static), Threads.
 // Kernel: qkv X, kv Kv, past i32[batch] or null, layer, batchMax, context, seq.
 // Grid: batch * seq; block: Threads. Bytes: tokens 2 Heads HeadDim (sizeof(X) + sizeof(Kv)).
 #pragma once
@@ -20,7 +20,7 @@ namespace gpt2c {
 template <typename Kv> __host__ __device__ constexpr int kvRow(int headDim) {
   return headDim + (Operand<Kv>::scaled ? 4 : 0);
 }
-/// The scales of an int8 head's rows.
+/// The scales of the rows of bytes of a head, or of a page of it, `context` tokens.
 template <typename Kv>
 __device__ __forceinline__ float *kvScales(Kv *head, int context, int headDim) {
   return reinterpret_cast<float *>(head + (i64)context * headDim);
@@ -34,10 +34,9 @@ __device__ __forceinline__ i64 kvOffset(int layer, int part, i64 b, int h, int b
 
 namespace tile {
 
-/// Writes row `position` of an int8 head with one warp.
-template <int HeadDim, typename X>
-__device__ __forceinline__ void storeQuantisedRow(i8 *head, int context, int position,
-                                                  const X *from) {
+/// Writes a row of bytes and its scale with one warp.
+template <int HeadDim, typename Kv, typename X>
+__device__ __forceinline__ void storeQuantisedRow(Kv *to, float *toScale, const X *from) {
   constexpr int v = vectorWidth(HeadDim, 4), perLane = ceilDiv(HeadDim, 32 * v);
   const int lane = threadIdx.x % 32;
   float a[perLane][v] = {}, largest = 0.0f;
@@ -50,15 +49,15 @@ __device__ __forceinline__ void storeQuantisedRow(i8 *head, int context, int pos
     for (int j = 0; j < v; j++)
       largest = fmaxf(largest, fabsf(a[i][j]));
   }
-  const float scale = quantised::scale(warpReduce<Max>(largest));
+  const float scale = quantised::scale<Kv>(warpReduce<Max>(largest));
 #pragma unroll
   for (int i = 0; i < perLane; i++) {
     const int d = (i * 32 + lane) * v;
     if (d < HeadDim)
-      quantised::store(head + (i64)position * HeadDim + d, a[i], quantised::inverse(scale));
+      quantised::store(to + d, a[i], quantised::inverse(scale));
   }
   if (lane == 0)
-    kvScales(head, context, HeadDim)[position] = scale;
+    *toScale = scale;
 }
 
 template <typename C>
@@ -78,9 +77,12 @@ __device__ __forceinline__ void kvAppend(const typename C::X *qkv, typename C::K
   };
   const typename C::X *from = qkv + token * (queries + 2 * width) + queries;
   if constexpr (Operand<Kv>::scaled) {
-    for (int row = threadIdx.x / 32; row < 2 * C::KvHeads; row += C::Threads / 32)
-      storeQuantisedRow<C::HeadDim>(head(row / C::KvHeads, row % C::KvHeads), context, position,
+    for (int row = threadIdx.x / 32; row < 2 * C::KvHeads; row += C::Threads / 32) {
+      Kv *of = head(row / C::KvHeads, row % C::KvHeads);
+      storeQuantisedRow<C::HeadDim>(of + (i64)position * C::HeadDim,
+                                    kvScales(of, context, C::HeadDim) + position,
                                     from + row * C::HeadDim);
+    }
   } else {
     for (int i = threadIdx.x * v; i < 2 * width; i += C::Threads * v) {
       int part = i / width, h = i % width / C::HeadDim, d = i % C::HeadDim;

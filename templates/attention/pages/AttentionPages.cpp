@@ -71,6 +71,7 @@ KernelSource source(llvm::StringRef name, const PagedConfig &c, const PagedTempl
                     unsigned sharedBytes, int blocks) {
   KernelWriter w(name, t.header, t.function);
   w.type("X", c.x);
+  w.type("Kv", c.kv());
   w.constant("HeadDim", c.headDim);
   w.constant("Heads", c.heads);
   w.constant("KvHeads", c.kvHeads);
@@ -83,7 +84,7 @@ KernelSource source(llvm::StringRef name, const PagedConfig &c, const PagedTempl
     w.map("kvMap");
   }
   w.in("qkv", c.x);
-  w.out("kv", c.x);
+  w.out("kv", c.kv());
   w.out("out", c.x);
   w.in("pieces", Scalar::I32);
   w.in("tables", Scalar::I32);
@@ -207,9 +208,10 @@ std::vector<AttentionPagesConfig> tilesConfigs(const PagedProblem &p) {
 const PagedKernel &tilesKernel() {
   static const PagedKernelOf<AttentionPagesConfig> kernel({
       .name = "attention_pages",
-      .summary = "rows of any sequences by mma, heads of a multiple of 8 up to 256; blocks share "
-                 "the keys of short pieces",
-      .can = {Tf32, F16, BF16, SharedKeys, Window},
+      .summary =
+          "rows of any sequences by mma, heads of a multiple of 8 up to 256, states in their "
+          "type, int8 or fp8; blocks share the keys of short pieces",
+      .can = {Tf32, F16, BF16, F32I8, F16I8, BF16I8, F32F8, F16F8, BF16F8, SharedKeys, Window},
       .refusal = refusal<AttentionPagesConfig>,
       .configs = tilesConfigs,
       .emit = emit<AttentionPagesConfig>,
@@ -280,7 +282,8 @@ const PagedKernel &orderedKernel() {
   static const PagedKernelOf<AttentionPagesOrderedConfig> kernel({
       .name = "attention_pages_ordered",
       .summary = "rows of any sequences, keys summed up in the order of their positions",
-      .can = {Tf32, F16, BF16, SharedKeys, Window, OneOrder},
+      .can = {Tf32, F16, BF16, F32I8, F16I8, BF16I8, F32F8, F16F8, BF16F8, SharedKeys, Window,
+              OneOrder},
       .refusal = refusal<AttentionPagesOrderedConfig>,
       .configs =
           [](const PagedProblem &p) { return std::vector{AttentionPagesOrderedConfig{p.config}}; },

@@ -2,6 +2,8 @@
 // over shuffled pages.
 #include "templates/attention/pages/AttentionPages.h"
 
+#include "templates/attention/kv_append/KvAppend.h"
+#include "tests/suite/kernels/StateBytes.h"
 #include "tests/suite/kernels/Suite.h"
 
 #include <algorithm>
@@ -107,9 +109,62 @@ struct Call {
   }
 };
 
-const char *typeOf(const PagedConfig &c) { // fp16, where no name is said
-  return c.x == Scalar::F16 ? "" : c.x == Scalar::BF16 ? " bf16" : " fp32";
+std::string typeOf(const PagedConfig &c) { // fp16, where no name is said
+  const char *rows = c.x == Scalar::F16 ? "" : c.x == Scalar::BF16 ? " bf16" : " fp32";
+  return std::string(rows) + (c.kv() == Scalar::I8       ? " int8 state"
+                              : c.kv() == Scalar::F8E4M3 ? " fp8 state"
+                                                         : "");
 }
+
+/// The kernel that appends to a state of bytes; none: attention does.
+std::optional<int> appendKernel(Suite &suite, const PagedConfig &c) {
+  if (!c.bytes)
+    return std::nullopt;
+  return suite.kernel("attention_pages", [&](llvm::StringRef name) {
+    return kvAppendPages(name, {.x = c.x,
+                                .kv = *c.bytes,
+                                .headDim = c.headDim,
+                                .heads = c.heads,
+                                .kvHeads = c.kvHeads,
+                                .pageTokens = c.pageTokens});
+  });
+}
+Grid appendGrid(const PagedConfig &c, const Call &call) {
+  return {rt::constantExpr(c.pieceTokens()), rt::constantExpr(call.pieceCount()),
+          rt::constantExpr(1)};
+}
+
+/// The state of a call on the device, and as it is behind it.
+struct State {
+  Tensor kv;
+  std::vector<double> after; ///< what keys and values are
+  StateBytes bytes;
+
+  State(Run &run, const Call &call, std::vector<double> before, const std::vector<double> &qkv) {
+    const PagedConfig &c = call.c;
+    if (!c.bytes) {
+      kv = run.input(std::move(before), c.x);
+      after = call.appended(kv.values, qkv);
+      return;
+    }
+    bytes = StateBytes(*c.bytes, c.pageTokens, c.headDim, before);
+    kv = run.integerInput(bytes.words());
+    after = call.appended(std::move(before), qkv);
+    for (size_t i = 0; i < call.parts.size(); ++i)
+      for (int t = 0; t < call.parts[i].count; ++t)
+        for (int part = 0; part < 2; ++part)
+          for (int h = 0; h < c.kvHeads; ++h) {
+            const size_t at = call.at(i, part, h, call.parts[i].past + t);
+            bytes.set(at / c.headDim, &after[at]);
+          }
+  }
+  void expect(Run &run) const {
+    if (bytes.count() == 0)
+      run.expectNear(kv, after, 0, {});
+    else if (!run.isDry())
+      run.expectEqual(run.readIntegers(kv), bytes.words(), "the state");
+  }
+};
 
 template <typename Config>
 void addCase(Suite &suite, const Config &c, const std::string &what,
@@ -121,6 +176,7 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
                                : wgmma ? "attention_pages_wgmma"
                                        : "attention_pages",
                                [&](llvm::StringRef name) { return attentionPages(name, c); });
+  const std::optional<int> append = appendKernel(suite, c);
   const std::string sizes = "head_dim " + std::to_string(c.headDim) + " heads " +
                             std::to_string(c.kvHeads) + " of " + std::to_string(c.heads) +
                             " splits " + std::to_string(c.splits) + " " + what +
@@ -134,22 +190,23 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
     std::vector<double> rows = run.normal(size_t(call.rows) * call.row());
     std::fill(rows.begin() + ptrdiff_t(call.tokens) * call.row(), rows.end(), NAN);
     Tensor qkv = run.input(std::move(rows), c.x);
-    Tensor kv = run.input(call.withoutNews(run.normal(call.state())), c.x);
+    State state(run, call, call.withoutNews(run.normal(call.state())), qkv.values);
+    Tensor &kv = state.kv;
     Tensor out = run.output(size_t(call.rows) * call.width(), c.x);
     Tensor pieces = run.integerInput(call.pieces), tables = run.integerInput(call.tables);
     const int blocks = call.pieceCount() * c.heads;
     Tensor partial = run.zeroed(size_t(blocks) * c.splits * 16 * (c.headDim + 2) * 4),
            counters = run.zeroed(size_t(blocks) * 4);
-    const std::vector<double> state = call.appended(kv.values, qkv.values);
     const double scale = 1 / std::sqrt(double(c.headDim));
     std::vector<double> want(size_t(call.rows) * call.width()), magnitude(want.size());
     if (!run.isDry())
-      call.attend(state, qkv.values, scale, want, magnitude);
+      call.attend(state.after, qkv.values, scale, want, magnitude);
     std::fill(want.begin() + ptrdiff_t(call.tokens) * call.width(), want.end(), NAN);
-    // In fp16 and bf16 probabilities are rounded; in fp32 operands of products are, twice.
+    // In fp16 and bf16 probabilities are rounded, and what bytes stand for; in fp32 operands of
+    // products are, twice.
     const double rounding = c.x == Scalar::F16 ? 6e-4 : c.x == Scalar::BF16 ? 8 * 6e-4 : 4e-6;
     for (double &m : magnitude)
-      m *= rounding;
+      m *= c.bytes ? 3 * rounding : rounding;
     Arguments arguments = {{"qkv", &qkv},           {"kv", &kv},
                            {"out", &out},           {"pieces", &pieces},
                            {"tables", &tables},     {"partial", &partial},
@@ -162,8 +219,10 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
                     MapOf{&kv, 64, c.headDim, 64, uint64_t(call.pages) * 2 * 2 * c.kvHeads});
     }
     for (int turn = 0; turn < 2; ++turn) { // counters are zero again
+      if (append)
+        run.launch(*append, appendGrid(c, call), arguments);
       run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())), arguments);
-      run.expectNear(kv, state, 0, {});
+      state.expect(run);
       run.expectNear(out, want, roundingOf(c.x, 1e-6), magnitude);
     }
   });
@@ -173,12 +232,13 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
 void addOrderedCase(Suite &suite, const AttentionPagesOrderedConfig &c) {
   const int attention = suite.kernel("attention_pages",
                                      [&](llvm::StringRef name) { return attentionPages(name, c); });
+  const std::optional<int> append = appendKernel(suite, c);
   suite.test("attention_pages/bits head_dim " + std::to_string(c.headDim) + " window " +
                  std::to_string(c.window) + typeOf(c),
              [=](Run &run) {
                const Call whole(c, {{700, 130, 64}, {0, 90, 64}, {2100, 20, 64}});
                Tensor qkv = run.input(run.normal(size_t(whole.rows) * whole.row()), c.x);
-               Tensor kv = run.input(run.normal(whole.state()), c.x);
+               Tensor kv = State(run, whole, run.normal(whole.state()), qkv.values).kv;
                std::vector<double> bits;
                for (int cut : {64, 17, 16, 5, 1}) {
                  const Call call(c, {{700, 130, cut}, {0, 90, cut}, {2100, 20, cut}});
@@ -186,18 +246,15 @@ void addOrderedCase(Suite &suite, const AttentionPagesOrderedConfig &c) {
                  Tensor pieces = run.integerInput(call.pieces),
                         tables = run.integerInput(call.tables);
                  Tensor none = run.zeroed(4);
-                 run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())),
-                            {{"qkv", &qkv},
-                             {"kv", &kv},
-                             {"out", &out},
-                             {"pieces", &pieces},
-                             {"tables", &tables},
-                             {"partial", &none},
-                             {"counters", &none},
-                             {"layer", 1},
-                             {"layers", 2},
-                             {"tableStride", call.columns},
-                             {"scale", 0.3f}});
+                 const Arguments arguments = {{"qkv", &qkv},       {"kv", &kv},
+                                              {"out", &out},       {"pieces", &pieces},
+                                              {"tables", &tables}, {"partial", &none},
+                                              {"counters", &none}, {"layer", 1},
+                                              {"layers", 2},       {"tableStride", call.columns},
+                                              {"scale", 0.3f}};
+                 if (append)
+                   run.launch(*append, appendGrid(c, call), arguments);
+                 run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())), arguments);
                  if (run.isDry())
                    continue;
                  if (bits.empty())
@@ -256,9 +313,37 @@ void addWgmmaCases(Suite &suite) {
   }
 }
 
+/// States of bytes.
+void addByteCases(Suite &suite) {
+  const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64}, {0, 130, 64}, {500, 1, 64},
+                                   {70, 16, 16}, {0, 17, 64}, {200, 70, 30}};
+  for (Scalar bytes : {Scalar::I8, Scalar::F8E4M3}) {
+    for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32})
+      for (int headDim : {8, 64, 72, 128, 256}) {
+        const PagedConfig c{.x = x,
+                            .bytes = bytes,
+                            .headDim = headDim,
+                            .heads = 4,
+                            .kvHeads = headDim == 128 ? 1 : 4,
+                            .window = headDim == 72 ? 20 : 0};
+        AttentionPagesConfig split{c};
+        split.splits = headDim == 64 ? 4 : 1;
+        addCase(suite, split, "mixed", mixed);
+        addCase(suite, AttentionPagesOrderedConfig{c}, "mixed", mixed);
+        if (headDim == 64)
+          addOrderedCase(suite, {c});
+      }
+    addCase(suite,
+            AttentionPagesConfig{
+                {.bytes = bytes, .headDim = 64, .heads = 2, .kvHeads = 2, .groups = 2}},
+            "mixed", mixed);
+  }
+}
+
 void addCases(Suite &suite) {
   addWgmmaCases(suite);
   addWideCases(suite);
+  addByteCases(suite);
   const std::vector<Part> mixed = {{0, 1, 64},   {63, 1, 64}, {0, 130, 64}, {500, 1, 64},
                                    {70, 16, 16}, {0, 17, 64}, {200, 70, 30}};
   for (Scalar x : {Scalar::F16, Scalar::BF16, Scalar::F32}) {

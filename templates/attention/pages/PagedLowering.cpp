@@ -1,4 +1,5 @@
 // append_attention over pages: the launch of the kernel that was taken, and explain.
+#include "templates/attention/kv_append/KvAppend.h"
 #include "templates/attention/pages/AttentionPages.h"
 #include "templates/generic/GenericLowerings.h"
 
@@ -18,6 +19,29 @@ llvm::Error PagedLaunch::launch(KernelSource kernel, const PagedConfig &c) const
   return b.launch(op, "paged_attention", std::move(kernel), args,
                   gridOf(c, b.expr(op.operand(Past)->type.shape[0])), bytesOf(qkv) + bytesOf(y),
                   Dim(4) * elementCount(y->type.shape));
+}
+
+/// Keys and values of the call's rows to pages of bytes, a block for each token of each piece.
+static void appendPages(StepBuilder &b, Op &op, const PagedProblem &p,
+                        const StepBuilder::Args &args) {
+  using enum ops::AppendAttention::Operand;
+  const PagedConfig &c = p.config;
+  const Value *qkv = op.operand(Qkv);
+  const Dim tokens = qkv->type.shape[1];
+  // In one order for any rows versions have grids of one form.
+  const int64_t most = p.oneOrder ? c.pieceTokens() : std::min<int64_t>(p.rows, c.pieceTokens());
+  KvAppendPagesConfig append{.x = c.x,
+                             .kv = c.kv(),
+                             .headDim = c.headDim,
+                             .heads = c.heads,
+                             .kvHeads = c.kvHeads,
+                             .pageTokens = c.pageTokens};
+  append.threads = std::min(append.threads, 64 * c.kvHeads);
+  const Dim kept = tokens * Dim(2 * c.kvHeads * c.headDim);
+  b.launch(op.locations, "kv_append",
+           kvAppendPages(b.pool().nextKernelName("kv_append_pages"), append), args,
+           {rt::constantExpr(most), b.expr(op.operand(Past)->type.shape[0]), rt::constantExpr(1)},
+           kept * Dim(scalarBytes(c.x) + 1), 0);
 }
 
 llvm::Error emitPaged(StepBuilder &b, const PagedGroup &g) {
@@ -51,6 +75,8 @@ llvm::Error emitPaged(StepBuilder &b, const PagedGroup &g) {
                                     c.headDim * (c.heads + 2 * c.kvHeads), 64, &one);
     (*args)["kvMap"] = b.tensorMap(std::move(*kvAt), Dim(64), c.headDim, 64, &matrices);
   }
+  if (g.problem.config.bytes)
+    appendPages(b, op, g.problem, *args);
   PagedLaunch launch{b, op, g.problem, *args};
   return g.taken.kernel->emit(launch, g.taken.config);
 }
@@ -80,8 +106,14 @@ llvm::Expected<PagedProblem> parsePagedProblem(llvm::StringRef text, const Targe
                           .Case("bf16", Scalar::BF16)
                           .Case("f32", Scalar::F32)
                           .Default(std::nullopt);
+    const auto bytes = llvm::StringSwitch<std::optional<Scalar>>(word)
+                           .Case("i8", Scalar::I8)
+                           .Case("f8", Scalar::F8E4M3)
+                           .Default(std::nullopt);
     if (type)
-      c.x = p.kv = *type;
+      c.x = *type;
+    else if (bytes)
+      c.bytes = bytes;
     else if (isNumber && key == "rows")
       p.rows = number;
     else if (isNumber && key == "pieces")
@@ -102,8 +134,9 @@ llvm::Expected<PagedProblem> parsePagedProblem(llvm::StringRef text, const Targe
       p.oneOrder = true;
     else if (word != "pages")
       return unknownWord(word, "attention over pages",
-                         "pages rows=256 pieces=8 heads=12 head_dim=64 f16 prompts");
+                         "pages rows=256 pieces=8 heads=12 head_dim=64 f16 i8 prompts");
   }
+  p.kv = c.kv();
   if (!shared)
     c.kvHeads = c.heads;
   return p;

@@ -12,14 +12,15 @@
 //   through buffers of its own; the warps meet at the end. Blocks share what is longer than a tile
 //   for each warp; the last of them to arrive adds their parts in order.
 // Keys and values of the call's own tokens come from its rows; the blocks of split 0 of each head of
-// keys also copy their piece's to the pages. Tiles of earlier tokens need nothing of the kernel
+// keys also copy their piece's to the pages. In a state of bytes kv_append_pages.cuh has put them
+// there just before, and tiles become X on their way to shared memory. Tiles of earlier tokens need nothing of the kernel
 // right before, which computes rows: the first ones are on their way before it has ended. With
 // Window, the tiles before the first key that some query of the piece sees are skipped.
 //
 // Pieces of a table are one behind the other, in `pieces`, in rows and in positions. No page that a
 // piece writes is in another table of the call.
 //
-// Config: X (__half, __nv_bfloat16 or float), HeadDim (a multiple of 8, at most 256), Heads,
+// Config: X (__half, __nv_bfloat16 or float), Kv (X, or signed char or Fp8), HeadDim (a multiple of 8, at most 256), Heads,
 // KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2), Window (a
 // query sees its own key and those of the Window - 1 tokens before it; 0: of all). Kernel: qkv
 // X[rows,Heads+2*KvHeads,HeadDim], kv X[pages,layers,2,KvHeads,PageTokens,HeadDim], out
@@ -64,9 +65,10 @@ struct AttentionPiece {
 namespace tile {
 
 /// The parameters of the kernel and of the tile.
-template <typename X> struct AttentionPagesParams {
+template <typename X, typename Kv = X> struct AttentionPagesParams {
   const X *qkv;
-  X *kv, *out;
+  Kv *kv;
+  X *out;
   const int *pieces, *tables;
   float *partial;
   unsigned *counters;
@@ -85,14 +87,15 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
   static constexpr int sharing = C::Heads / C::KvHeads; // heads of the same keys
   static constexpr int partRow = D + 2;                 // output, maximum, sum
 
-  const AttentionPagesParams<X> p;
+  const AttentionPagesParams<X, typename C::Kv> p;
   const int warp, lane;
   AttentionPiece piece;
   PagedHead<C> head;
   int first, limit; // of the keys that some query sees, and behind the last
   PagedWarp<C, Exact> own;
 
-  __device__ __forceinline__ explicit AttentionPagesTile(const AttentionPagesParams<X> &p)
+  __device__
+      __forceinline__ explicit AttentionPagesTile(const AttentionPagesParams<X, typename C::Kv> &p)
       : p(p), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
 
   __device__ __forceinline__ void run() {
@@ -143,13 +146,15 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
   /// Keys and values of the piece to the pages.
   __device__ __forceinline__ void append() const {
     constexpr int chunks = D / L::chunk;
-    if (p.split != 0 || p.h % sharing != 0)
-      return;
+    if constexpr (!L::bytes) {
+      if (p.split != 0 || p.h % sharing != 0)
+        return;
 #pragma unroll 2
-    for (int id = threadIdx.x; id < piece.count * 2 * chunks; id += L::threads) {
-      const int part = id / chunks % 2, c = id % chunks * L::chunk;
-      const int position = piece.position + id / (2 * chunks);
-      storePack(head.row(part, position) + c, loadPack<L::chunk>(head.fresh(part, position) + c));
+      for (int id = threadIdx.x; id < piece.count * 2 * chunks; id += L::threads) {
+        const int part = id / chunks % 2, c = id % chunks * L::chunk;
+        const int position = piece.position + id / (2 * chunks);
+        storePack(head.row(part, position) + c, loadPack<L::chunk>(head.fresh(part, position) + c));
+      }
     }
   }
 
@@ -352,7 +357,7 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
 
 template <typename C>
 __device__ __forceinline__ void
-attentionPages(const typename C::X *qkv, typename C::X *kv, typename C::X *out, const int *pieces,
+attentionPages(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out, const int *pieces,
                const int *tables, float *partial, unsigned *counters, int layer, int layers,
                int tableStride, float scale, int split, int splits, int h, i64 number,
                typename C::X *shared) {

@@ -254,7 +254,7 @@ template <typename C> struct AttentionPagesOrderedTile : AttentionPagesTile<C, t
 
 template <typename C>
 __device__ __forceinline__ void
-attentionPagesOrdered(const typename C::X *qkv, typename C::X *kv, typename C::X *out,
+attentionPagesOrdered(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out,
                       const int *pieces, const int *tables, float *partial, unsigned *counters,
                       int layer, int layers, int tableStride, float scale, int split, int splits,
                       int h, i64 number, typename C::X *shared) {

@@ -2,6 +2,7 @@
 // with 16 queries that goes through tiles of keys.
 #pragma once
 
+#include "templates/attention/kv_append/kv_append.cuh"
 #include "templates/attention/parts/tf32_products.cuh"
 #include "templates/attention/score.cuh"
 #include "templates/device/common.cuh"
@@ -12,6 +13,7 @@ namespace gpt2c {
 template <typename C> struct AttentionPages {
   using X = typename C::X;
   static constexpr bool wide = sizeof(X) == 4;
+  static constexpr bool bytes = Operand<typename C::Kv>::scaled; // of the state
   static constexpr int warps = C::Warps * C::Groups, threads = 32 * warps;
   static constexpr int queries = 16 * C::Warps;
   static constexpr int mostSplits = 8;
@@ -46,12 +48,14 @@ template <typename C> struct AttentionPages {
 };
 
 /// Where a layer's keys and values of a head are: those before position `past` in the state, page by
-/// page, later ones in the rows of the call, one behind the other.
+/// page, later ones in the rows of the call, one behind the other; of a state of bytes all are there,
+/// since what a row becomes in it is what its keys and values are.
 template <typename C> struct PagedHead {
   using X = typename C::X;
+  using Kv = typename C::Kv;
   static constexpr int rowElements = (C::Heads + 2 * C::KvHeads) * C::HeadDim;
   static constexpr int toValue = C::KvHeads * C::HeadDim; // from a key in a row
-  X *kv;
+  Kv *kv;
   const int *table;
   int layer, layers, head;
   int past;
@@ -62,11 +66,15 @@ template <typename C> struct PagedHead {
     return rows + (i64)position * rowElements + part * toValue;
   }
 
-  /// Row `position` of keys (0) or values (1).
-  __device__ __forceinline__ X *row(int part, int position) const {
+  /// The rows of keys (0) or values (1) in the page of a position, and behind them their scales.
+  __device__ __forceinline__ Kv *block(int part, int position) const {
     const i64 page = table[position / C::PageTokens];
     const i64 of = ((page * layers + layer) * 2 + part) * C::KvHeads + head;
-    return kv + (of * C::PageTokens + position % C::PageTokens) * C::HeadDim;
+    return kv + of * C::PageTokens * kvRow<Kv>(C::HeadDim);
+  }
+  /// Row `position` of keys (0) or values (1).
+  __device__ __forceinline__ Kv *row(int part, int position) const {
+    return block(part, position) + position % C::PageTokens * C::HeadDim;
   }
 };
 
@@ -77,10 +85,45 @@ template <typename C> __device__ __forceinline__ constexpr bool isColumn(int c) 
   return AttentionPages<C>::padded == C::HeadDim || c < C::HeadDim;
 }
 
-/// Keys and values from j0 on to shared memory by `Threads` threads, zeros from `limit` on. The
-/// tile lies in one page. Before position `past` it needs nothing that the kernel before wrote.
+/// The keys (0) or values (1) of bytes from j0 on as X to shared memory, zeros from `limit` on.
 template <typename C, int Keys, int Threads>
-__device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v,
+__device__ __forceinline__ void dequantisePagedPart(typename C::X *to, int part,
+                                                    const PagedHead<C> &head, int j0, int limit,
+                                                    int thread) {
+  using L = AttentionPages<C>;
+  using Kv = typename C::Kv;
+  constexpr int chunks = L::padded / L::chunk, all = Keys * chunks;
+  constexpr int ahead = ceilDiv(all, Threads) < 4 ? ceilDiv(all, Threads) : 4; // loads on their way
+  Kv *block = head.block(part, j0);
+  const Kv *from = block + j0 % C::PageTokens * C::HeadDim;
+  const float *scales = kvScales(block, C::PageTokens, C::HeadDim) + j0 % C::PageTokens;
+#pragma unroll 1
+  for (int first = thread; first < all; first += ahead * Threads) {
+    Pack<Kv, L::chunk> bytes[ahead];
+    float scale[ahead];
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+      const int id = first + i * Threads, r = id / chunks, c = id % chunks * L::chunk;
+      const bool valid = id < all && j0 + r < limit && isColumn<C>(c);
+      bytes[i] = loadPack<L::chunk>(from + (valid ? r * C::HeadDim + c : 0));
+      scale[i] = valid ? scales[r] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+      const int id = first + i * Threads, r = id / chunks, c = id % chunks * L::chunk;
+      float a[L::chunk];
+#pragma unroll
+      for (int e = 0; e < L::chunk; e++)
+        a[e] = scale[i] == 0.0f ? 0.0f : bytes[i].get(e) * scale[i];
+      if (id < all)
+        storeFloats<L::chunk>(to + r * L::rowStride + c, a);
+    }
+  }
+}
+
+/// loadPagedTile of a state in X.
+template <typename C, int Keys, int Threads>
+__device__ __forceinline__ void copyPagedTile(typename C::X *k, typename C::X *v,
                                               const PagedHead<C> &head, int j0, int limit,
                                               int thread) {
   using L = AttentionPages<C>;
@@ -98,9 +141,25 @@ __device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v
   }
 }
 
-/// The same of keys (0) or values (1) alone.
+/// Keys and values from j0 on to shared memory by `Threads` threads, zeros from `limit` on. The
+/// tile lies in one page. Before position `past` it needs nothing that the kernel before wrote. Of a
+/// state of bytes they are there when it returns, else when copies have been waited for.
 template <typename C, int Keys, int Threads>
-__device__ __forceinline__ void loadPagedPart(typename C::X *to, int part, const PagedHead<C> &head,
+__device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v,
+                                              const PagedHead<C> &head, int j0, int limit,
+                                              int thread) {
+  using L = AttentionPages<C>;
+  if constexpr (L::bytes) {
+    dequantisePagedPart<C, Keys, Threads>(k, 0, head, j0, limit, thread);
+    dequantisePagedPart<C, Keys, Threads>(v, 1, head, j0, limit, thread);
+  } else {
+    copyPagedTile<C, Keys, Threads>(k, v, head, j0, limit, thread);
+  }
+}
+
+/// loadPagedPart of a state in X.
+template <typename C, int Keys, int Threads>
+__device__ __forceinline__ void copyPagedPart(typename C::X *to, int part, const PagedHead<C> &head,
                                               int j0, int limit, int thread) {
   using L = AttentionPages<C>;
   constexpr int chunks = L::padded / L::chunk;
@@ -113,6 +172,17 @@ __device__ __forceinline__ void loadPagedPart(typename C::X *to, int part, const
                 fresh ? head.fresh(part, j0 + r) + c : from + (valid ? r * C::HeadDim + c : 0),
                 valid);
   }
+}
+
+/// loadPagedTile of keys (0) or values (1) alone.
+template <typename C, int Keys, int Threads>
+__device__ __forceinline__ void loadPagedPart(typename C::X *to, int part, const PagedHead<C> &head,
+                                              int j0, int limit, int thread) {
+  using L = AttentionPages<C>;
+  if constexpr (L::bytes)
+    return dequantisePagedPart<C, Keys, Threads>(to, part, head, j0, limit, thread);
+  else
+    copyPagedPart<C, Keys, Threads>(to, part, head, j0, limit, thread);
 }
 
 /// The products of a warp: s = Q K^T, and o = keep o + s V.

@@ -5,6 +5,9 @@
 //   kv[pages,layers,2,KvHeads,PageTokens,HeadDim], of which page tables[b,i] has tokens i PageTokens
 //   and on of sequence b
 //
+// In a state of bytes (kv_append.cuh) the scales of a head follow its rows, in a page those of the
+// page.
+//
 // With pages AttentionSizes has the number of layers in the place of batchMax, the tokens that a
 // row of `tables` has pages for as the context, and its stride as that of the mask. A sequence
 // whose first page is negative is nobody's: it has no past, and nothing is stored for it.
@@ -19,10 +22,12 @@ namespace gpt2c {
 template <typename C, bool Paged = (C::PageTokens > 0)> struct StateRows {
   using Kv = typename C::Kv;
   Kv *heads[2]; // rows of position 0, named by constants alone: they are registers
+  int context;
 
   /// `tables` are those of pages.
   __device__ __forceinline__ void locate(Kv *kv, const int *, const AttentionSizes &sizes, i64 b,
                                          int h) {
+    context = sizes.context;
 #pragma unroll
     for (int part = 0; part < 2; part++)
       heads[part] = kv + kvOffset(sizes.layer, part, b, h, sizes.batchMax, C::KvHeads,
@@ -34,13 +39,16 @@ template <typename C, bool Paged = (C::PageTokens > 0)> struct StateRows {
   __device__ __forceinline__ Kv *row(int part, int, int position) const {
     return (part == 0 ? heads[0] : heads[1]) + (i64)position * C::HeadDim;
   }
+  /// The scale of a row of bytes.
+  __device__ __forceinline__ float *scale(int part, int, int position) const {
+    return kvScales(part == 0 ? heads[0] : heads[1], context, C::HeadDim) + position;
+  }
 };
 
 template <typename C> struct StateRows<C, true> {
   using Kv = typename C::Kv;
-  static constexpr i64 headElements = (i64)C::PageTokens * C::HeadDim;
-  static_assert(!Operand<Kv>::scaled); // scales have no place
-  Kv *heads[2];                        // in page 0
+  static constexpr i64 headElements = (i64)C::PageTokens * kvRow<Kv>(C::HeadDim);
+  Kv *heads[2]; // in page 0
   const int *table;
   i64 pageElements;
 
@@ -58,6 +66,11 @@ template <typename C> struct StateRows<C, true> {
   __device__ __forceinline__ Kv *row(int part, int page, int position) const {
     return (part == 0 ? heads[0] : heads[1]) + page * pageElements +
            position % C::PageTokens * C::HeadDim;
+  }
+  __device__ __forceinline__ float *scale(int part, int page, int position) const {
+    return kvScales((part == 0 ? heads[0] : heads[1]) + page * pageElements, C::PageTokens,
+                    C::HeadDim) +
+           position % C::PageTokens;
   }
 };
 

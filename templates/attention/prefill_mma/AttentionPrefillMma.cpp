@@ -52,7 +52,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
 
 std::string refusal(const AttentionProblem &p) {
   const AttentionConfig &c = p.config;
-  return !c.aligned ? "an int8 state whose heads are not aligned"
+  return !c.aligned ? "a state of bytes whose heads are not aligned"
          : c.headDim % 16 != 0 || c.headDim > 256
              ? "heads that are no multiple of 16, or more than 256"
          : p.findsScales() && c.headDim % 32 != 0 ? "scales of heads that are no multiple of 32"
@@ -73,11 +73,13 @@ const AttentionKernel &attentionPrefillMmaKernel() {
   using namespace attention_prefill_mma;
   static const AttentionKernelOf<Config> kernel({
       .name = "attention_prefill_mma",
-      .summary = "many queries in fp16 or bf16 by mma, states in their type or int8, heads of a "
-                 "multiple of 16 up to 256",
+      .summary =
+          "many queries in fp16 or bf16 by mma, states in their type, int8 or fp8, heads of a "
+          "multiple of 16 up to 256",
       .can = {AttentionAbility::F16, AttentionAbility::BF16, AttentionAbility::F16I8,
-              AttentionAbility::BF16I8, AttentionAbility::SharedKeys, AttentionAbility::KeyMask,
-              AttentionAbility::Window, AttentionAbility::NotCausal, AttentionAbility::GivenScale,
+              AttentionAbility::BF16I8, AttentionAbility::F16F8, AttentionAbility::BF16F8,
+              AttentionAbility::SharedKeys, AttentionAbility::KeyMask, AttentionAbility::Window,
+              AttentionAbility::NotCausal, AttentionAbility::GivenScale,
               AttentionAbility::OwnScales},
       .refusal = refusal,
       .slower = slower,

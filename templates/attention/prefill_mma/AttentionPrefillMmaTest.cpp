@@ -104,7 +104,24 @@ void addGiven(Suite &suite) {
   }
 }
 
+/// States of bytes, of which what they stand for is rounded.
+void addBytes(Suite &suite) {
+  for (Scalar of : {Scalar::I8, Scalar::F8E4M3})
+    for (Scalar t : {Scalar::F16, Scalar::BF16}) {
+      AttentionTest<AttentionPrefillMmaConfig> bytes = kernel;
+      bytes.tolerance = 3 * (t == Scalar::F16 ? halfProbabilities : bfloatProbabilities);
+      for (int headDim : {16, 64, 80}) {
+        AttentionPrefillMmaConfig c = attentionConfig<AttentionPrefillMmaConfig>(t, of, headDim, 4);
+        c.kvHeads = headDim == 64 ? 2 : 0;
+        c.append = false;
+        c.window = headDim == 80 ? 8 : 0;
+        attention(suite, bytes, c, sharedSizes());
+      }
+    }
+}
+
 void addCases(Suite &suite) {
+  addBytes(suite);
   addPrompts(suite);
   addBfloats(suite);
   addShared(suite);

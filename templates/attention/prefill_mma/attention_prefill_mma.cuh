@@ -6,10 +6,10 @@
 // online softmax in fp32 registers, P rounded to the type of qkv. Key tiles that no query of the
 // block sees are skipped; only tiles that some query sees in part are masked.
 //
-// An int8 state (kv_append.cuh), without Append, is dequantised to that type on the way to shared
+// A state of bytes (kv_append.cuh), without Append, is dequantised to that type on the way to shared
 // memory.
 //
-// X is the type of qkv, __half or __nv_bfloat16. Config: Kv (X or signed char), Y (X or signed
+// X is the type of qkv, __half or __nv_bfloat16. Config: Kv (X, signed char or Fp8), Y (X or signed
 // char: quantised, a scale for each query and head, where HeadDim is a multiple of 32, or one that
 // is given), HeadDim (a multiple of 16, <= 256), Heads, Warps, BK (a multiple of 16), Append,
 // Causal, Mask, Window (as in attention_decode.cuh).
@@ -119,7 +119,7 @@ template <typename C, typename Given, typename X> struct AttentionMmaTile {
   }
   __device__ __forceinline__ void dequantise(X *to, Kv *cache, int j, int c) const {
     const int row = min(j, rows.limit - 1);
-    const Pack<i8, 8> pack = loadPack<8>(cache + (i64)row * C::HeadDim + c);
+    const Pack<Kv, 8> pack = loadPack<8>(cache + (i64)row * C::HeadDim + c);
     const float scale = j < rows.limit ? kvScales(cache, p.sizes.context, C::HeadDim)[row] : 0.0f;
     float a[8];
 #pragma unroll

@@ -94,7 +94,24 @@ void addGiven(Suite &suite) {
   }
 }
 
+/// States of bytes, of which what they stand for is multiplied in fp32.
+void addBytes(Suite &suite) {
+  for (Scalar of : {Scalar::I8, Scalar::F8E4M3})
+    for (Scalar t : {Scalar::F16, Scalar::BF16, Scalar::F32}) {
+      AttentionTest<AttentionPrefillSimtConfig> bytes = kernel;
+      for (int headDim : {16, 64, 80}) {
+        AttentionPrefillSimtConfig c =
+            attentionConfig<AttentionPrefillSimtConfig>(t, of, headDim, 4);
+        c.kvHeads = headDim == 64 ? 2 : 0;
+        c.append = false;
+        c.window = headDim == 80 ? 8 : 0;
+        attention(suite, bytes, c, sharedSizes());
+      }
+    }
+}
+
 void addCases(Suite &suite) {
+  addBytes(suite);
   addPrompts(suite);
   addBfloats(suite);
   addShared(suite);

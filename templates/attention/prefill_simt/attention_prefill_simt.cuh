@@ -6,7 +6,7 @@
 // queries in groups of 4 columns tx + 16 c. Keys and values share one shared buffer. Rows are
 // padded to a multiple of 4 with an odd number of 16-byte units.
 //
-// An int8 state (kv_append.cuh) comes without Append.
+// A state of bytes (kv_append.cuh) comes without Append.
 //
 // Config: X (qkv: float or __half), Y (out: X, or signed char: quantised with a scale that is
 // given), Kv (X or signed char), HeadDim, Heads, TQ, TK (TK even), Append, Causal, Mask, Window,
@@ -54,8 +54,8 @@ template <typename C, typename Given> struct AttentionSimtTile {
   static constexpr int width = C::Heads * C::HeadDim;
   static constexpr int qkvRow = width + 2 * C::KvHeads * C::HeadDim;
   static constexpr int v = vectorWidth(C::HeadDim, 4), perRow = L::padded / v;
-  static constexpr bool int8 = Operand<Kv>::scaled;
-  static_assert(!C::Append || (C::KvHeads == C::Heads && !int8));
+  static constexpr bool bytes = Operand<Kv>::scaled;
+  static_assert(!C::Append || (C::KvHeads == C::Heads && !bytes));
 
   const AttentionSimtParams<C, Given> p;
   const Score<C> scores;
@@ -147,7 +147,7 @@ template <typename C, typename Given> struct AttentionSimtTile {
           loadFloats<v>(fresh + (i64)(j - begin) * qkvRow + (part + 1) * width + c, a);
         else
           loadFloats<v>(cache + (i64)j * C::HeadDim + c, a);
-        if constexpr (int8) {
+        if constexpr (bytes) {
           const float keyScale = kvScales(cache, p.sizes.context, C::HeadDim)[j];
 #pragma unroll
           for (int i = 0; i < v; i++)

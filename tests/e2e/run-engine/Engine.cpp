@@ -1,6 +1,7 @@
 // e2e_engine PLAN cpu|cuda [REQUESTS [SEED]]: random requests, greedy and sampled, with common
 // prefixes, cancels and few pages, through the engine; every answer is compared with that of
 // Session::generate for the request alone, up to choices that roundings decide.
+#include "runtime/plan/KvLayout.h"
 #include "runtime/sampling/Sampler.h"
 #include "tests/e2e/common/RandomRequests.h"
 
@@ -19,9 +20,11 @@ namespace {
 
 /// Two tokens are as good as equal when logits are this near, relative to the largest one. What
 /// e2e_rows finds between calls of several lengths is 1.3e-6 of the largest logit in fp32, and in
-/// fp16 and bf16 less than four roundings, of 2^-11 and 2^-8; both tokens may be off by that.
-double tieOf(const std::string &precision) {
-  return precision == "bf16" ? 0x8p-8 : precision == "fp16" ? 0x8p-11 : 1e-4;
+/// fp16 and bf16 less than four roundings, of 2^-11 and 2^-8; both tokens may be off by that. What
+/// is a rounding off may be another step in a state of bytes.
+double tieOf(const plan::PlanT &meta) {
+  const bool bytes = meta.kv && rt::isQuantised(*meta.kv);
+  return meta.precision == "bf16" ? 0x8p-8 : meta.precision == "fp16" || bytes ? 0x8p-11 : 1e-4;
 }
 
 struct Live {
@@ -35,7 +38,7 @@ class Run {
 public:
   Run(const rt::Plan::Ptr &plan, const char *device, unsigned seed)
       : session_(openNamed(plan, device)), alone_(openNamed(plan, device)),
-        requests_(*session_, seed), tie_(tieOf(plan->meta().precision)),
+        requests_(*session_, seed), tie_(tieOf(plan->meta())),
         reportTie_(plan->meta().precision == "fp16" ? 3 * tie_ : tie_) {
     rt::EngineOptions options;
     options.kvBytes = requests_.kvBytes();

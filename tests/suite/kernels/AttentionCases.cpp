@@ -1,5 +1,7 @@
 #include "AttentionCases.h"
 
+#include "StateBytes.h"
+
 #include "ir/ops/Quantize.h"
 
 #include <algorithm>
@@ -17,9 +19,13 @@ namespace {
 std::string labelOf(const AttentionInstance &instance, const AttentionSizes &s) {
   const AttentionConfig &c = instance.c;
   std::string label =
-      "/" + typeName(c.x) + " heads " + std::to_string(c.heads) +
-      (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") + (c.append ? " append" : "") +
-      (c.causal ? " causal" : "") + (c.pageTokens ? " pages " + std::to_string(c.pageTokens) : "") +
+      "/" + typeName(c.x) +
+      (c.kv == Scalar::I8       ? " int8 state"
+       : c.kv == Scalar::F8E4M3 ? " fp8 state"
+                                : "") +
+      " heads " + std::to_string(c.heads) + (c.kvHeads ? " of " + std::to_string(c.kvHeads) : "") +
+      (c.append ? " append" : "") + (c.causal ? " causal" : "") +
+      (c.pageTokens ? " pages " + std::to_string(c.pageTokens) : "") +
       (c.window ? " window " + std::to_string(c.window) : "") + (c.softCap > 0 ? " soft cap" : "") +
       (c.alibi ? " alibi" : "") + (c.mask ? " mask" : "") + (s.hideRow ? " hidden row" : "") +
       (s.wide ? " wide" : "") + (c.headNorm ? " norm" : "") +
@@ -60,6 +66,7 @@ struct AttentionCase {
   Tensor cosines, sines, gains;
   std::vector<double> rows;  ///< qkv, turned
   std::vector<double> state; ///< after the append
+  StateBytes bytes;          ///< the same, where its rows have scales
   std::vector<double> want, bound;
 
   AttentionCase(Run &run, const AttentionInstance &instance, const AttentionSizes &s);
@@ -95,6 +102,9 @@ private:
   void normHeads();
   void turn();
   void append();
+  bool isOfBytes() const { return isQuantised(c.kv); }
+  /// New keys and values become what a state of bytes has of them, and are appended to it.
+  void appendBytes();
   /// The value of query `q` of a head.
   void computeQuery(int b, int q, int h);
 };
@@ -120,7 +130,14 @@ AttentionCase::AttentionCase(Run &run, const AttentionInstance &of, const Attent
     makeNormsExact(run, values);
   qkv = run.input(std::move(values), c.x);
   const int tokens = c.pageTokens ? pages * c.pageTokens : batchMax * s.context; // of the state
-  kv = run.input(run.normal((size_t)layers * 2 * tokens * stateHeads(c) * c.headDim), c.kv);
+  std::vector<double> held = run.normal((size_t)layers * 2 * tokens * stateHeads(c) * c.headDim);
+  if (isOfBytes()) {
+    bytes = StateBytes(c.kv, c.pageTokens ? c.pageTokens : s.context, c.headDim, held);
+    kv = run.integerInput(bytes.words());
+    kv.values = std::move(held);
+  } else {
+    kv = run.input(std::move(held), c.kv);
+  }
   for (int b = 0; b < s.batch; ++b)
     for (int at = 0; at < columns; ++at) // 101 has no factor in common with the few there are
       tables.push_back(isNobody(b) ? -1 : (b * columns + at) * 101 % (pages - 1));
@@ -241,6 +258,23 @@ void AttentionCase::append() {
             state[stateIndex(part, b, h, past[b] + t) + d] = rounded(fresh(part, b, t, h, d), c.kv);
 }
 
+void AttentionCase::appendBytes() {
+  for (int b = 0; b < s.batch; ++b)
+    for (int t = 0; t < s.seq; ++t)
+      for (int part = 0; part < 2; ++part)
+        for (int h = 0; h < stateHeads(c); ++h) {
+          const int head = c.heads + part * stateHeads(c) + h;
+          double *from = &rows[((size_t)b * s.seq + t) * row + (size_t)head * c.headDim];
+          if (past[b] + t >= context || isNobody(b)) {
+            roundRow(c.kv, from, c.headDim);
+            continue;
+          }
+          const size_t at = stateIndex(part, b, h, past[b] + t);
+          bytes.set(at / c.headDim, from);
+          std::copy_n(from, c.headDim, &state[at]);
+        }
+}
+
 /// 2^(-8 (h + 1) / n) of n heads, where n is a power of 2; else of the first as many heads as the
 /// power below n, and of the others every second one of twice as many.
 static double slopeOf(int h, int heads) {
@@ -294,7 +328,9 @@ void AttentionCase::computeQuery(int b, int q, int h) {
 
 void AttentionCase::compute() {
   turn();
-  if (c.append)
+  if (c.append && isOfBytes())
+    appendBytes();
+  else if (c.append)
     append();
   for (int b = 0; b < s.batch; ++b)
     for (int q = 0; q < queries; ++q)
@@ -327,6 +363,11 @@ void AttentionCase::expectResult(Run &run) {
     run.expectNear(out, want, 0, bound);
   } else {
     run.expectNear(out, want, roundingOf(c.x, 2e-6), bound);
+  }
+  if (isOfBytes()) {
+    if (!run.isDry())
+      run.expectEqual(run.readIntegers(kv), bytes.words(), "the state");
+    return;
   }
   // In fp32 what is turned has roundings of its own.
   const bool exact = c.ropePairs == 0 || c.x != Scalar::F32;

@@ -23,6 +23,7 @@ import int4_cases
 import int8_cases
 import onnx_cases
 import rank_cases
+import state_cases
 from reference import cases
 
 for part in (onnx_cases.elementwise_unary, onnx_cases.elementwise_binary, onnx_cases.movement,
@@ -37,7 +38,8 @@ for part in (onnx_cases.elementwise_unary, onnx_cases.elementwise_binary, onnx_c
              decoder_cases.interleaved_gates, bfloat_cases.bfloats, decoder_cases.pages_of_64,
              fused_cases.later_activations, decoder_cases.ropes_to_halves,
              decoder_cases.soft_caps, fp8_cases.fp8s, decoder_cases.ropes_of_normed_heads,
-             fp8_cases.fp8_rows, int4_cases.int4s, rank_cases.of_ranks):
+             fp8_cases.fp8_rows, int4_cases.int4s, rank_cases.of_ranks,
+             state_cases.states):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:

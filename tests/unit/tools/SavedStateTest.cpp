@@ -30,7 +30,8 @@ struct Compiled {
     PassOptions options;
     options.maxBatch = 3;
     options.maxContext = context;
-    options.quantize.int8Kv = int8Kv;
+    if (int8Kv)
+      options.quantize.kvType = DType::I8;
     options.tensorParallel = {2, 4};
     std::vector<Remark> remarks;
     PassContext passes(*module, options, remarks);

@@ -14,26 +14,30 @@ namespace cl = llvm::cl;
 
 static cl::opt<QuantizeScheme> scheme(
     "quantize", cl::desc("Products with weights in int8, fp8 or int4"),
-    cl::values(clEnumValN(QuantizeScheme::W8A16, "w8a16", "weights only"),
-               clEnumValN(QuantizeScheme::W8A8, "w8a8",
-                          "a scale for each output channel and each token"),
-               clEnumValN(QuantizeScheme::W8A8Tensor, "w8a8-tensor",
-                          "a scale for each tensor, that of activations calibrated"),
-               clEnumValN(QuantizeScheme::W8A8Smooth, "w8a8-smooth",
-                          "w8a8 with outliers of activations moved into the weights, calibrated"),
-               clEnumValN(QuantizeScheme::Fp8, "fp8",
-                          "w8a8 in fp8 (E4M3); weights only where a GPU has no products of it"),
-               clEnumValN(QuantizeScheme::Fp8Tensor, "fp8-tensor",
-                          "the same, with one calibrated scale for each input"),
-               clEnumValN(QuantizeScheme::Fp8Weights, "fp8-weights", "weights only, in fp8"),
-               clEnumValN(QuantizeScheme::W4A16, "w4a16",
-                          "weights only, in int4 with a scale for each group of a row")),
+    cl::values(
+        clEnumValN(QuantizeScheme::W8A16, "w8a16", "weights only"),
+        clEnumValN(QuantizeScheme::W8A8, "w8a8", "a scale for each output channel and each token"),
+        clEnumValN(QuantizeScheme::W8A8Tensor, "w8a8-tensor",
+                   "a scale for each tensor, that of activations calibrated"),
+        clEnumValN(QuantizeScheme::W8A8Smooth, "w8a8-smooth",
+                   "w8a8 with outliers of activations moved into the weights, calibrated"),
+        clEnumValN(QuantizeScheme::Fp8, "fp8",
+                   "w8a8 in fp8 (E4M3); weights only where a GPU has no products of it"),
+        clEnumValN(QuantizeScheme::Fp8Tensor, "fp8-tensor",
+                   "the same, with one calibrated scale for each input"),
+        clEnumValN(QuantizeScheme::Fp8Weights, "fp8-weights", "weights only, in fp8"),
+        clEnumValN(QuantizeScheme::W4A16, "w4a16",
+                   "weights only, in int4 with a scale for each group of a row"),
+        clEnumValN(QuantizeScheme::Auto, "auto",
+                   "each product in the fastest of w8a8, w8a16, fp8 and w4a16, or none, with "
+                   "which the limits hold (--eval, --max-ppl-increase, --max-kl)")),
     cl::init(QuantizeScheme::None), category());
-enum class KvType : uint8_t { Plan, Int8 };
+enum class KvType : uint8_t { Plan, Int8, Fp8 };
 static cl::opt<KvType> kvType(
     "kv-type", cl::desc("Element type of the KV state"),
     cl::values(clEnumValN(KvType::Plan, "plan", "that of the plan (default)"),
-               clEnumValN(KvType::Int8, "int8", "int8 with a scale for each head and token")),
+               clEnumValN(KvType::Int8, "int8", "int8 with a scale for each head and token"),
+               clEnumValN(KvType::Fp8, "fp8", "the same in fp8 (E4M3), which keeps fewer digits")),
     cl::init(KvType::Plan), category());
 static cl::opt<ImportedActivations> imported(
     "imported-activations",
@@ -66,6 +70,12 @@ static cl::list<std::string>
     include("quantize-include",
             cl::desc("Quantise products that match like all others, the vocabulary projection too"),
             cl::value_desc("REGEX"), category());
+static cl::list<std::string> ofLayers(
+    "quantize-layer",
+    cl::desc(
+        "With --quantize=auto: this layer, by the name of its weight, is in this scheme, or in "
+        "none (repeatable)"),
+    cl::value_desc("NAME=SCHEME"), category());
 static cl::opt<std::string> strength(
     "smooth-strength",
     cl::desc("How much of the outliers moves into the weights, 0 to 1 (default: searched)"),
@@ -91,6 +101,26 @@ static llvm::Error checkExpressions(llvm::StringRef flag, llvm::ArrayRef<std::st
   return llvm::Error::success();
 }
 
+/// Those of --quantize-layer.
+static llvm::Error chooseLayers(QuantizeOptions &o) {
+  if (!ofLayers.empty() && scheme != QuantizeScheme::Auto)
+    return makeError(ExitCode::Usage, "--quantize-layer is for --quantize=auto");
+  for (llvm::StringRef text : ofLayers) {
+    auto [name, of] = text.rsplit('=');
+    std::optional<QuantizeScheme> chosen;
+    for (QuantizeScheme s : {QuantizeScheme::None, QuantizeScheme::W8A16, QuantizeScheme::W8A8,
+                             QuantizeScheme::Fp8, QuantizeScheme::W4A16})
+      if (of == schemeName(s))
+        chosen = s;
+    if (name.empty() || !chosen)
+      return makeError(ExitCode::Usage, "--quantize-layer=" + text +
+                                            " is not NAME=SCHEME, with one of none, w8a16, w8a8, "
+                                            "fp8 and w4a16");
+    o.chosen[name] = *chosen;
+  }
+  return llvm::Error::success();
+}
+
 bool mayWidenWeights() {
   // Who asks for four bits asks for memory.
   const bool usual = scheme != QuantizeScheme::None && scheme != QuantizeScheme::W4A16;
@@ -101,7 +131,8 @@ bool mayWidenWeights() {
 llvm::Expected<QuantizeOptions> quantizeFlags() {
   QuantizeOptions o;
   o.scheme = scheme;
-  o.int8Kv = kvType == KvType::Int8;
+  if (kvType != KvType::Plan)
+    o.kvType = kvType == KvType::Int8 ? DType::I8 : DType::F8E4M3;
   o.imported = imported;
   o.weightGroup = weightGroup;
   o.widenWeights = widenWeights.getNumOccurrences() && mayWidenWeights();
@@ -113,12 +144,14 @@ llvm::Expected<QuantizeOptions> quantizeFlags() {
                      "--observer and --percentile are for --quantize=w8a8-tensor and fp8-tensor");
   if (!strength.empty() && scheme != QuantizeScheme::W8A8Smooth)
     return makeError(ExitCode::Usage, "--smooth-strength is for --quantize=w8a8-smooth");
-  if (weightGroup &&
-      (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor || isFp8(scheme)))
+  if (weightGroup && (scheme == QuantizeScheme::None || scheme == QuantizeScheme::W8A8Tensor ||
+                      scheme == QuantizeScheme::Auto || isFp8(scheme)))
     return makeError(ExitCode::Usage, "--weight-group is for w8a16, w8a8, w8a8-smooth and w4a16");
   if (scheme == QuantizeScheme::W4A16 && weightGroup != 0 && weightGroup != 16 &&
       weightGroup != 32 && weightGroup != 64 && weightGroup != 128)
     return makeError(ExitCode::Usage, "--weight-group of w4a16 is 128, 64, 32 or 16");
+  if (llvm::Error e = chooseLayers(o))
+    return e;
   o.exclude = {exclude.begin(), exclude.end()};
   o.include = {include.begin(), include.end()};
   if (llvm::Error e = checkExpressions("--quantize-exclude", o.exclude))
@@ -156,10 +189,12 @@ std::vector<std::string> quantizeFlagTexts() {
       out.push_back("--" + option.ArgStr.str() + "=" + value);
   };
   add(scheme, schemeName(scheme).str());
-  add(kvType, kvType == KvType::Int8 ? "int8" : "plan");
+  add(kvType, std::array{"plan", "int8", "fp8"}[size_t(kvType.getValue())]);
   add(imported, std::array{"all", "products", "none"}[size_t(imported.getValue())]);
   add(weightGroup, std::to_string(weightGroup));
   add(widenWeights, widenWeights == WidenWeights::Auto ? "auto" : "never");
+  for (const std::string &e : ofLayers)
+    add(ofLayers, e);
   for (const std::string &e : exclude)
     add(exclude, e);
   for (const std::string &e : include)

@@ -162,8 +162,9 @@ static llvm::Error copyState(rt::Session &session, const TraceCall &call, Tensor
   const plan::KvPlanT &plan = *session.plan().meta().kv;
   const int64_t tokens = call.tokens() - 1;
   if (rt::isQuantised(plan) || !isFloat(kv.dtype()))
-    return makeError(ExitCode::Unsupported,
-                     "decode over an int8 KV state cannot be looked into; --function=prefill can");
+    return makeError(
+        ExitCode::Unsupported,
+        "decode over a KV state in int8 or fp8 cannot be looked into; --function=prefill can");
   if (kv.dim(0) != plan.layers || kv.dim(3) != plan.heads || kv.dim(5) != plan.head_dim ||
       kv.dim(4) < tokens)
     return makeError(ExitCode::Usage, "the KV states of the two plans have other sizes");

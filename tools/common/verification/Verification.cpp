@@ -143,8 +143,8 @@ static bool quantises(const Function &graph) {
 }
 
 double PlanVerifier::toleranceFor(const PassOptions &options) const {
-  const bool int8 = options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv;
-  return quantises(*graph_) ? givenInt8Tolerance : toleranceOf(options.precision, int8);
+  return quantises(*graph_) ? givenInt8Tolerance
+                            : toleranceOf(options.precision, options.quantize.any());
 }
 
 /// The next of 1, 2 and 5 times a power of ten: the last digits of an error depend on the machine.
@@ -162,8 +162,7 @@ static double roundedUp(double v) {
 /// the same weights. Where it is worse than usual, so it is on both.
 double PlanVerifier::goldenTolerance(const PassOptions &options) const {
   const bool half = options.precision != DType::F32;
-  const bool int8 = quantises(*graph_) || options.quantize.scheme != QuantizeScheme::None ||
-                    options.quantize.int8Kv;
+  const bool int8 = quantises(*graph_) || options.quantize.any();
   double tolerance = half ? rt::kGoldenHalf : rt::kGoldenSingle;
   if (options.precision == DType::BF16)
     tolerance *= unitRoundoff(DType::BF16) / unitRoundoff(DType::F16);
@@ -177,7 +176,7 @@ double PlanVerifier::goldenTolerance(const PassOptions &options) const {
 
 /// Whether int8 is ours, not the model's own.
 static bool quantisesItself(const PassOptions &options, bool given) {
-  return !given && (options.quantize.scheme != QuantizeScheme::None || options.quantize.int8Kv);
+  return !given && options.quantize.any();
 }
 
 llvm::Error PlanVerifier::checkOn(llvm::StringRef where, const Module &module, PlanRunner &runner,
