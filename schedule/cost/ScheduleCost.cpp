@@ -2,6 +2,8 @@
 
 #include "schedule/products/Operands.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -88,6 +90,38 @@ double microsecondsOf(const Schedule &schedule, const SymbolBounds &bounds,
       sum += costs.own(*own->op);
   }
   return sum;
+}
+
+/// The products with weights that read what `op` makes.
+static llvm::SmallVector<const Op *, 4> productsBehind(const Op &op) {
+  llvm::SmallVector<const Op *, 4> products;
+  for (const Value *v : op.results())
+    for (const Use &use : v->uses())
+      if (isProduct(*use.op) && !llvm::is_contained(products, use.op))
+        products.push_back(use.op);
+  return products;
+}
+
+llvm::DenseMap<const Op *, double> productMicroseconds(const Schedule &schedule,
+                                                       const SymbolBounds &bounds,
+                                                       const TargetRates &rates) {
+  const LaunchCosts costs(bounds, rates);
+  llvm::DenseMap<const Op *, double> out;
+  for (const Group &group : schedule.groups) {
+    if (const auto *linear = group.get<LinearGroup>()) {
+      out[linear->product] += costs.product(*linear);
+    } else if (const auto *mlp = group.get<MlpGroup>()) {
+      const double all = costs.mlp(*mlp), hidden = costs.read(mlp->problem.hidden),
+                   output = costs.read(mlp->problem.output);
+      out[mlp->hidden] += all * hidden / (hidden + output);
+      out[mlp->output] += all * output / (hidden + output);
+    } else if (const auto *own = group.get<OwnGroup>()) {
+      const auto products = productsBehind(*own->op);
+      for (const Op *product : products)
+        out[product] += costs.own(*own->op) / double(products.size());
+    }
+  }
+  return out;
 }
 
 } // namespace gpt2c

@@ -244,6 +244,8 @@ static std::vector<std::pair<std::string, std::string>> qualityOf(const plan::Pl
       {"layers kept out", std::to_string(q.kept.size())},
       {"verified", meta.verification ? meta.verification->mode : "no"},
   };
+  for (const auto &layer : q.chosen)
+    out.emplace_back(layer->name, layer->scheme);
   if (meta.verification)
     for (const auto &check : meta.verification->checks)
       out.emplace_back(check->what + ", error", number("{0:e1}", check->error));

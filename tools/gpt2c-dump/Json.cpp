@@ -87,6 +87,14 @@ private:
       json_.attribute("name", utf8(layer->name));
       json_.attribute("kl", layer->kl);
     });
+    if (!q.chosen.empty())
+      array("chosen", q.chosen, [&](const auto &layer) {
+        json_.attribute("name", utf8(layer->name));
+        json_.attribute("scheme", utf8(layer->scheme));
+        json_.attribute("share", layer->share);
+        if (layer->kl >= 0)
+          json_.attribute("kl", layer->kl);
+      });
   }
   void writeVerification(const plan::VerificationT &v) {
     json_.attribute("mode", utf8(v.mode));

@@ -259,13 +259,37 @@ static llvm::StringRef meaning(llvm::StringRef scheme) {
       .Case("fp8", "fp8 (E4M3) weights, in @prefill activations in fp8 with a scale for each token")
       .Case("fp8-tensor", "as fp8, with one scale for each activation")
       .Case("fp8-weights", "weights in fp8 (E4M3), activations in the plan's precision")
+      .Case("auto", "each layer in the fastest scheme with which the limits hold")
       .Case("w4a16", "int4 weights in groups of rows, activations in the plan's precision")
       .Default("");
+}
+
+/// What --quantize=auto chose: how many layers are in each scheme, and each layer.
+static void printChosen(const plan::QuantizationT &q, llvm::raw_ostream &os) {
+  std::map<std::string, int> counts;
+  for (const auto &layer : q.chosen)
+    ++counts[layer->scheme];
+  const char *separator = "  chosen: ";
+  for (const auto &[scheme, count] : counts) {
+    os << separator << count << " of " << q.chosen.size() << " layers "
+       << (scheme == "none" ? "unquantised" : "in " + printable(scheme));
+    separator = ", ";
+  }
+  os << "\n";
+  for (const auto &layer : q.chosen) {
+    os << "  " << printable(layer->name) << ": " << printable(layer->scheme);
+    if (layer->scheme != "none")
+      os << llvm::formatv(", {0:f2} of its time", layer->share);
+    if (layer->kl >= 0)
+      os << llvm::formatv("; its fastest scheme alone has a KL divergence of {0:e2}", layer->kl);
+    os << "\n";
+  }
 }
 
 static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &os) {
   const llvm::StringRef what = llvm::StringRef(q.scheme).starts_with("fp8") ? "fp8"
                                : q.scheme == "w4a16"                        ? "int4"
+                               : q.scheme == "auto"                         ? "quantisation"
                                                                             : "int8";
   os << "\nQuantization\n  scheme " << printable(q.scheme);
   if (llvm::StringRef text = meaning(q.scheme); !text.empty())
@@ -286,6 +310,8 @@ static void printQuantization(const plan::QuantizationT &q, llvm::raw_ostream &o
   else
     os << "  quality not measured: gpt2c --eval=TEXT compares with the model without " << what
        << "\n";
+  if (!q.chosen.empty())
+    printChosen(q, os);
   for (const auto &layer : q.kept)
     os << "  kept " << printable(layer->name)
        << llvm::formatv(": {0} in it alone has a KL divergence of {1:e2}\n", what, layer->kl);

@@ -2,44 +2,27 @@
 
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
-#include "tools/common/RuntimeError.h"
+#include "tools/gpt2c/QualityEvaluations.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 
-#include <chrono>
-#include <cmath>
-
 namespace gpt2c {
 
 namespace {
-
-using Model = std::unique_ptr<TextForward>;
-
-LogitsFunction logitsOf(TextForward &model) {
-  return [&model](std::span<const rt::Tokens> sequences) -> rt::Result<rt::HostTensor> {
-    auto logits = model.logits(sequences);
-    if (!logits)
-      return toStatus(logits.takeError());
-    return std::move(*logits);
-  };
-}
 
 class Gate {
 public:
   Gate(const Module &module, const PassOptions &options, const PipelineOptions &pipeline,
        const rt::Tokens &tokens, const GateOptions &gate)
-      : module_(module), options_(options), pipeline_(pipeline), tokens_(tokens), gate_(gate) {}
+      : module_(module), options_(options), gate_(gate),
+        evaluations_(module, options, pipeline, tokens, gate) {}
 
   llvm::Expected<GateResult> run() {
-    PassOptions plain = options_;
-    plain.quantize = {};
-    plain.precision = DType::F32;
-    auto base = candidate(plain);
-    if (!base)
-      return base.takeError();
-    base_ = std::move(*base);
+    if (llvm::Error e = evaluations_.open())
+      return e;
+    evaluations_.plan(1, gate_.maxTokens);
     auto first = measure({}, gate_.maxTokens, "int8 in all layers");
     if (!first)
       return first.takeError();
@@ -93,27 +76,16 @@ private:
     return all;
   }
 
-  /// Of the text, where `most` bounds it (0: nothing does).
-  int64_t tokensOf(int64_t most) const {
-    const auto all = int64_t(tokens_.size());
-    return most ? std::min(most, all) : all;
-  }
-
   /// Each layer is an evaluation, and so is each step of the search over how many are kept; by the
   /// time that the first evaluation took.
   void tellHowLong() {
-    const size_t layers = layersInInt8().size(), steps = llvm::Log2_64_Ceil(layers + 1);
-    planned_ += layers + steps;
-    plannedTokens_ +=
-        int64_t(layers) * tokensOf(gate_.rankTokens) + int64_t(steps) * tokensOf(gate_.maxTokens);
+    const size_t layers = layersInInt8().size();
+    evaluations_.plan(layers, gate_.rankTokens);
+    evaluations_.plan(llvm::Log2_64_Ceil(layers + 1), gate_.maxTokens);
     if (gate_.estimate)
       gate_.estimate("int8 in all layers is beyond a limit: " + llvm::Twine(layers) +
-                     " layers are ranked by an evaluation each, about " + secondsLeft());
-  }
-
-  std::string secondsLeft() const {
-    const double each = seconds_ / double(std::max<int64_t>(doneTokens_, 1));
-    return std::to_string(int64_t(std::ceil(each * double(plannedTokens_ - doneTokens_)))) + " s";
+                     " layers are ranked by an evaluation each, about " +
+                     evaluations_.secondsLeft());
   }
 
   llvm::Expected<std::vector<LayerSensitivity>> sensitivities() {
@@ -135,49 +107,16 @@ private:
 
   llvm::Expected<GateResult> measure(const llvm::StringSet<> &keep, int64_t maxTokens,
                                      const llvm::Twine &what) {
-    if (gate_.progress)
-      gate_.progress("evaluation " + llvm::Twine(done_ + 1) + " of " + llvm::Twine(planned_) +
-                     ", " + what + (done_ ? "; about " + secondsLeft() + " left" : std::string()));
-    const auto begun = std::chrono::steady_clock::now();
-    PassOptions options = options_;
+    QuantizeOptions quantize = options_.quantize;
     for (auto &name : keep)
-      options.quantize.keep.insert(name.first());
-    auto model = candidate(options);
-    if (!model)
-      return model.takeError();
-    EvalOptions eval{.window = window(), .maxTokens = maxTokens, .batch = batchSize};
-    const LogitsFunction models[] = {logitsOf(*base_), logitsOf(**model)};
-    rt::Result<std::vector<QualityReport>> reports = evaluate(models, true, tokens_, eval);
-    if (!reports)
-      return toError(reports.status());
-    ++done_;
-    doneTokens_ += tokensOf(maxTokens);
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    return GateResult{.baseline = (*reports)[0], .quantised = (*reports)[1], .kept = {}};
+      quantize.keep.insert(name.first());
+    return evaluations_.measure(quantize, maxTokens, what);
   }
 
-  llvm::Expected<Model> candidate(const PassOptions &options) {
-    auto lowered = lowerForward(module_, *module_.function(functions::forward), options, pipeline_);
-    if (!lowered)
-      return lowered.takeError();
-    return gate_.open(std::move(*lowered), batchSize);
-  }
-
-  int64_t window() const {
-    int64_t context = contextOf(module_);
-    return context ? std::min(context, gate_.window) : gate_.window;
-  }
-
-  static constexpr int64_t batchSize = 2;
   const Module &module_;
   const PassOptions &options_;
-  const PipelineOptions &pipeline_;
-  const rt::Tokens &tokens_;
   const GateOptions &gate_;
-  Model base_;
-  size_t done_ = 0, planned_ = 1; // evaluations; those planned are the most that there may be
-  int64_t doneTokens_ = 0, plannedTokens_ = tokensOf(gate_.maxTokens);
-  double seconds_ = 0;
+  QualityEvaluations evaluations_;
 };
 
 } // namespace

@@ -8,6 +8,7 @@
 #include "tools/common/RuntimeError.h"
 #include "tools/common/Tokens.h"
 #include "tools/common/flags/CommandLine.h"
+#include "tools/gpt2c/AutoSchemes.h"
 #include "tools/gpt2c/Gpu.h"
 #include "tools/gpt2c/QualityGate.h"
 
@@ -72,9 +73,10 @@ static llvm::Expected<QualityLimits> limits() {
 /// Smoothing, and weights of four bits, ask which channels are large, which lies in the weights:
 /// without a text it is found with random tokens.
 static bool collectsStatistics(const QuantizeOptions &options) {
-  return !calibrationPath.empty() || ((options.scheme == QuantizeScheme::W8A8Smooth ||
-                                       options.scheme == QuantizeScheme::W4A16) &&
-                                      !options.calibration);
+  return !calibrationPath.empty() ||
+         ((options.scheme == QuantizeScheme::W8A8Smooth ||
+           options.scheme == QuantizeScheme::W4A16 || options.scheme == QuantizeScheme::Auto) &&
+          !options.calibration);
 }
 
 std::vector<FlagPath> quantizeInputs() {
@@ -97,6 +99,10 @@ llvm::Error checkQuantizeUsage(const QuantizeOptions &options) {
     return makeError(ExitCode::Usage,
                      "a calibration has no effect without int8: give --quantize, or keep it with "
                      "--save-calibration=FILE");
+  if (options.scheme == QuantizeScheme::Auto && (!gated || evalPath.empty()))
+    return makeError(ExitCode::Usage,
+                     "--quantize=auto chooses by limits: give --eval=TEXT, and --max-ppl-increase "
+                     "or --max-kl");
   if (gated && evalPath.empty())
     return makeError(ExitCode::Usage, "--max-ppl-increase and --max-kl need --eval=FILE");
   if (!calibrationPath.empty() && options.calibration)
@@ -188,7 +194,7 @@ static llvm::Error collectStatistics(PassContext &ctx, const PipelineOptions &pi
   CalibrateOptions calibration;
   calibration.maxTokens = calibrationTokens;
   constexpr int64_t mostChannels = 3072; // of a block, whose products are 36 MiB
-  if (quantize.scheme == QuantizeScheme::W4A16)
+  if (quantize.scheme == QuantizeScheme::W4A16 || quantize.scheme == QuantizeScheme::Auto)
     calibration.productChannels = mostChannels;
   calibration.open = [&](const Function &observed) -> llvm::Expected<std::unique_ptr<TextForward>> {
     PassOptions plain = ctx.options();
@@ -226,7 +232,48 @@ static void record(const QualityReport &base, const QualityReport &report,
   card.agreement = report.baseline->agreement;
 }
 
-static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline, const Runner &runner,
+/// Takes the schemes that were chosen into the options and the card, with a remark for each layer.
+static void take(const AutoResult &result, PassContext &ctx, plan::QuantizationT &card) {
+  QuantizeOptions &quantize = ctx.options().quantize;
+  ctx.setPass("auto-schemes");
+  auto note = [&](const std::string &name, const SchemePrice &price, double kl) {
+    auto layer = std::make_unique<plan::ChosenLayerT>();
+    layer->name = name;
+    layer->scheme = schemeName(price.scheme).str();
+    layer->share = price.share;
+    layer->kl = kl;
+    card.chosen.push_back(std::move(layer));
+    const bool plain = price.scheme == QuantizeScheme::None;
+    std::string text =
+        name + (plain ? " keeps its precision" : " is in " + schemeName(price.scheme).str());
+    if (!plain)
+      text += llvm::formatv(": about {0:f2} of the time that it takes unquantised", price.share);
+    if (kl >= 0)
+      text += llvm::formatv("; its fastest scheme in it alone has a KL divergence of {0:e2}", kl);
+    ctx.note(text);
+  };
+  for (const ChosenScheme &layer : result.layers) {
+    note(layer.name, layer.price, layer.kl);
+    quantize.chosen[layer.name] = layer.price.scheme;
+  }
+}
+
+/// The schemes of --quantize=auto.
+static llvm::Expected<GateResult> choose(PassContext &ctx, const PipelineOptions &pipeline,
+                                         const CodegenOptions &codegen, const rt::Tokens &tokens,
+                                         const GateOptions &gate, plan::QuantizationT &card) {
+  auto prices = priceSchemes(ctx.module(), ctx.options(), pipeline, codegen);
+  if (!prices)
+    return prices.takeError();
+  auto result = chooseSchemes(ctx.module(), ctx.options(), pipeline, tokens, gate, *prices);
+  if (!result)
+    return result.takeError();
+  take(*result, ctx, card);
+  return std::move(result->quality);
+}
+
+static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline,
+                         const CodegenOptions &codegen, const Runner &runner,
                          const rt::Tokenizer *tokenizer, plan::QuantizationT &card) {
   auto tokens = readTokens(evalPath, tokenizer);
   if (!tokens)
@@ -243,7 +290,9 @@ static llvm::Error judge(PassContext &ctx, const PipelineOptions &pipeline, cons
     show("");
     llvm::errs() << "note: quality on " << runner.name << ": " << what << "\n";
   };
-  auto result = holdQuality(ctx.module(), ctx.options(), pipeline, *tokens, gate);
+  auto result = ctx.options().quantize.scheme == QuantizeScheme::Auto
+                    ? choose(ctx, pipeline, codegen, *tokens, gate, card)
+                    : holdQuality(ctx.module(), ctx.options(), pipeline, *tokens, gate);
   show("");
   if (!result)
     return result.takeError();
@@ -316,7 +365,7 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
       card->calibration_tokens = quantize.calibration->tokens;
     }
     if (!evalPath.empty())
-      if (llvm::Error e = judge(ctx, pipeline, runner, tokenizer, *card))
+      if (llvm::Error e = judge(ctx, pipeline, codegen, runner, tokenizer, *card))
         return e;
   }
   PipelineOptions rest = pipeline;
