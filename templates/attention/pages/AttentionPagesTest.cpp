@@ -129,9 +129,18 @@ std::optional<int> appendKernel(Suite &suite, const PagedConfig &c) {
                                 .pageTokens = c.pageTokens});
   });
 }
-Grid appendGrid(const PagedConfig &c, const Call &call) {
-  return {rt::constantExpr(c.pieceTokens()), rt::constantExpr(call.pieceCount()),
-          rt::constantExpr(1)};
+void launchAppend(Run &run, int kernel, const Call &call, const Tensor &qkv, const Tensor &kv,
+                  const Tensor &pieces, const Tensor &tables) {
+  const Grid grid = {rt::constantExpr(call.c.pieceTokens()), rt::constantExpr(call.pieceCount()),
+                     rt::constantExpr(1)};
+  run.launch(kernel, grid,
+             {{"qkv", &qkv},
+              {"kv", &kv},
+              {"pieces", &pieces},
+              {"tables", &tables},
+              {"layer", 1},
+              {"layers", 2},
+              {"tableStride", call.columns}});
 }
 
 /// The state of a call on the device, and as it is behind it.
@@ -220,7 +229,7 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
     }
     for (int turn = 0; turn < 2; ++turn) { // counters are zero again
       if (append)
-        run.launch(*append, appendGrid(c, call), arguments);
+        launchAppend(run, *append, call, qkv, kv, pieces, tables);
       run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())), arguments);
       state.expect(run);
       run.expectNear(out, want, roundingOf(c.x, 1e-6), magnitude);
@@ -253,7 +262,7 @@ void addOrderedCase(Suite &suite, const AttentionPagesOrderedConfig &c) {
                                               {"layers", 2},       {"tableStride", call.columns},
                                               {"scale", 0.3f}};
                  if (append)
-                   run.launch(*append, appendGrid(c, call), arguments);
+                   launchAppend(run, *append, call, qkv, kv, pieces, tables);
                  run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())), arguments);
                  if (run.isDry())
                    continue;
