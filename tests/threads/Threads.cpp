@@ -3,6 +3,7 @@
 // one that another thread cancels.
 #include "runtime/capi/CApi.h"
 #include "runtime/cuda/CudaBackend.h"
+#include "runtime/cuda/CudaRanks.h"
 #include "runtime/device/WorkerThreads.h"
 #include "tests/unit/runtime/engine/RandomModel.h"
 
@@ -30,6 +31,10 @@ Result<std::unique_ptr<Backend>> gpt2c::rt::makeCudaBackendOn(Plan::Ptr, int) {
 }
 Result<std::unique_ptr<Backend>> gpt2c::rt::makeCudaBackend(Plan::Ptr plan) {
   return makeCudaBackendOn(std::move(plan), 0);
+}
+Result<std::unique_ptr<Backend>> gpt2c::rt::makeCudaRanks(const Plan::Ptr &plan,
+                                                          std::span<const int>, double) {
+  return makeCudaBackendOn(plan, 0);
 }
 
 constexpr int kThreads = 6, kRounds = 30;
