@@ -17,7 +17,7 @@ fi
 # how long something takes.
 without='^suite[.](op_kernels|plans_neutral)|NvrtcArch|CompilesForEveryArchitecture'
 without+='|AnyPassLeftOut|EveryPassTwice|ClassOfEveryCodePoint|DrawsFollowTheDistribution'
-without+='|StreamedOrNotTheTextIsThatOfTheIds|RowProduct/[01][.](ARowHas|VectorsAndThreads)'
+without+='|StreamedOrNotTheTextIsThatOfTheIds|RowProduct[.](ARowHas|EveryLevel)|AreWhatIntegersAre'
 without+='|WorkIsBounded|LinearishTime|TokenizerVectorsTest[.]WholeTexts'
 
 # LLVM gives the thread that first asks for it a signal stack of its own, which AddressSanitizer
