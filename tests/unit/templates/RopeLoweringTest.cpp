@@ -63,7 +63,7 @@ TEST(RopeLowering, DecodeIsOneLaunch) {
   EXPECT_EQ(launches({.attrs = ", window = 16"}), grouped);
   EXPECT_EQ(launches({.headDim = 128, .pairs = 64}), grouped);
   EXPECT_EQ(launches({.type = "f32"}), one);
-  EXPECT_EQ(launches({.state = "i8"}), one);
+  EXPECT_EQ(launches({.state = "i8"}), grouped);
   EXPECT_EQ(launches({.seq = 3}), one);
   EXPECT_EQ(launches({.kvHeads = 8, .turned = 16}), one);
   EXPECT_EQ(launches({.heads = 18, .turned = 20}), one); // groups of nine
