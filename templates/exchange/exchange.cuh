@@ -56,8 +56,8 @@ __device__ __forceinline__ void fail(Exchange *e, int from, unsigned round) {
   }
 }
 
-/// As waitForPredecessor() does; a successor starts meanwhile and fetches its weights. Not where ranks
-/// share a device: blocks that wait would keep those out that are waited for.
+/// As waitForPredecessor() does; a successor starts meanwhile and fetches its weights. Not where
+/// ranks share a device: blocks that wait would keep those out that are waited for.
 __device__ __forceinline__ void waitAndRelease(bool apart) {
   waitForPredecessor();
   if (apart)

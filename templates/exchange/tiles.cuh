@@ -1,5 +1,5 @@
-// Many words go in tiles: plain stores of 16 bytes, and one number behind all of a tile. That is half
-// as many bytes as words with numbers of their own, and some microseconds more until the first
+// Many words go in tiles: plain stores of 16 bytes, and one number behind all of a tile. That is
+// half as many bytes as words with numbers of their own, and some microseconds more until the first
 // arrives; a block sends a tile before it waits for the one in front.
 //
 // There are four slots for a block. It sends its tile t when it has seen that every other rank's
@@ -54,9 +54,9 @@ __device__ __forceinline__ bool awaitNumber(Exchange *e, const unsigned *p, unsi
 
 } // namespace exchanging
 
-/// Exchanges `count` words in tiles, four at a time, for count % 4 == 0: `mine(i)` are four words of
-/// this rank as a uint4, `use(i, words, inside)` gets those of all ranks, in their order, in whole
-/// warps, of which some lanes may not be inside.
+/// Exchanges `count` words in tiles, four at a time, for count % 4 == 0: `mine(i)` are four words
+/// of this rank as a uint4, `use(i, words, inside)` gets those of all ranks, in their order, in
+/// whole warps, of which some lanes may not be inside.
 ///
 /// Config: Ranks. Grid: the same on all ranks, of at most exchangeBlocks, all of which run at the
 /// same time; block: exchangeThreads.

@@ -19,8 +19,8 @@
 // Ring > 0 (from sm_90 on; without it, and elsewhere, keys and values are loaded into registers):
 // each warp has Ring chunks of the state on their way to shared memory by TMA, the first ones
 // before the kernel waits for its predecessor, which only computes qkv: see waitForPredecessor.
-// Heads and rows begin at multiples of 16 bytes then, and context is a multiple of 4 with a state of
-// bytes.
+// Heads and rows begin at multiples of 16 bytes then, and context is a multiple of 4 with a state
+// of bytes.
 //
 // Window > 0: a query sees the last so many of its keys alone; Causal, and Ring is 0.
 //
@@ -43,8 +43,8 @@
 // bytes), Aligned (heads of a state of bytes begin at multiples of 8 of them, else of 4), HeadDim
 // (<= 1024), Heads, Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and
 // bytes), Last (Ring is 0), Causal, Mask, PageTokens, Window, SoftCap and Alibi (score.cuh),
-// RopePairs, RopeInterleaved, Table, HeadNorm (rotated_rows.cuh), Queries (with RopePairs: most of a
-// sequence). Kernel:
+// RopePairs, RopeInterleaved, Table, HeadNorm (rotated_rows.cuh), Queries (with RopePairs: most of
+// a sequence). Kernel:
 //   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), cosines and sines

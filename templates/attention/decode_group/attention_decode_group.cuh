@@ -13,12 +13,12 @@
 // queries and the new key go to shared memory, turned by their position with RopePairs > 0
 // (rotated_rows.cuh). The last split stores the new key, which joins the warps' parts at the end.
 //
-// A state of bytes (kv_append.cuh) becomes X in registers, exactly, as steps of scales: those of keys
-// are multiplied to scores, those of values to probabilities.
+// A state of bytes (kv_append.cuh) becomes X in registers, exactly, as steps of scales: those of
+// keys are multiplied to scores, those of values to probabilities.
 //
 // X is the type of qkv, __half or __nv_bfloat16. Config: Kv (X, or signed char or Fp8), Y (X or
-// signed char: quantised with a scale that is given), HeadDim (a multiple of 16, of 32 for bytes, <=
-// 128), Heads, KvHeads, Warps,
+// signed char: quantised with a scale that is given), HeadDim (a multiple of 16, of 32 for bytes,
+// <= 128), Heads, KvHeads, Warps,
 // Splits, Cluster, Keys (of a round, 16 or 32), Mask, Window, RopePairs, RopeInterleaved, Table,
 // HeadNorm (rotated_rows.cuh), Queries (1), PageTokens (state_rows.cuh: a multiple of 32; without
 // Mask). Kernel: qkv X[batch,1,Heads+2*KvHeads,HeadDim], kv
@@ -367,8 +367,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
       for (int e = 0; e < 4; e++)
         acc[m][e] *= ofColumn[e % 2];
   }
-  /// A word of operand B: of head g, or what rounding left of it; the row sum follows. In a state of
-  /// bytes it is times the values' scales.
+  /// A word of operand B: of head g, or what rounding left of it; the row sum follows. In a state
+  /// of bytes it is times the values' scales.
   __device__ __forceinline__ unsigned probabilities(const float (&score)[2], float against,
                                                     float2 ofValues) {
     float p0 = exp2Approximate(score[0] - against), p1 = exp2Approximate(score[1] - against);

@@ -7,7 +7,8 @@
 // followed by its context scales in f32, so that head_dim + 4 bytes are kept for a row. head_dim is
 // a multiple of 4.
 //
-// Config: X (float or __half), Kv (either, or signed char or Fp8), HeadDim, Heads (static), Threads.
+// Config: X (float or __half), Kv (either, or signed char or Fp8), HeadDim, Heads (static),
+// Threads.
 // Kernel: qkv X, kv Kv, past i32[batch] or null, layer, batchMax, context, seq.
 // Grid: batch * seq; block: Threads. Bytes: tokens 2 Heads HeadDim (sizeof(X) + sizeof(Kv)).
 #pragma once

@@ -1,12 +1,13 @@
-// kv_append into a state of bytes in pages, kv[pages,layers,2,KvHeads,PageTokens,HeadDim + 4]: of the
-// PageTokens * (HeadDim + 4) bytes of a head the rows come first, then their scales in f32.
+// kv_append into a state of bytes in pages, kv[pages,layers,2,KvHeads,PageTokens,HeadDim + 4]: of
+// the PageTokens * (HeadDim + 4) bytes of a head the rows come first, then their scales in f32.
 //   row position % PageTokens of page tables[table, position / PageTokens] = k, v of qkv[row]
 // Pieces {row, count, position, table} are those of attention_pages.cuh.
 //
 // Config: X (qkv: float, __half or __nv_bfloat16), Kv (signed char or Fp8), HeadDim (a multiple of
 // 4), Heads, KvHeads, PageTokens, Threads. Kernel: qkv X[rows,Heads+2*KvHeads,HeadDim], kv Kv,
 // pieces i32[pieces,4], tables i32[sequences,tableStride], layer, layers, tableStride.
-// Grid: (tokens of a piece, pieces); block: Threads. Bytes: tokens 2 KvHeads HeadDim (sizeof(X) + 1).
+// Grid: (tokens of a piece, pieces); block: Threads.
+// Bytes: tokens 2 KvHeads HeadDim (sizeof(X) + 1).
 #pragma once
 
 #include "templates/attention/kv_append/kv_append.cuh"

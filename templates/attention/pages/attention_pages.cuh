@@ -1,6 +1,6 @@
-// append_attention over a KV state in pages, on tensor cores: new tokens of any sequences, in pieces
-// {row, count, position, table} of at most 16 * Warps tokens, prompts and single steps in one
-// launch.
+// append_attention over a KV state in pages, on tensor cores: new tokens of any sequences, in
+// pieces {row, count, position, table} of at most 16 * Warps tokens, prompts and single steps in
+// one launch.
 //
 // A block has one head of one piece. S = Q K^T and O += P V with an online softmax in fp32
 // registers: in fp16 and bf16 by mma.m16n8k16 with P in that type, as in attention_prefill_mma.cuh,
@@ -11,19 +11,20 @@
 // - A shorter one: all warps have its tokens, each another part of the keys, in tiles of shortTile
 //   through buffers of its own; the warps meet at the end. Blocks share what is longer than a tile
 //   for each warp; the last of them to arrive adds their parts in order.
-// Keys and values of the call's own tokens come from its rows; the blocks of split 0 of each head of
-// keys also copy their piece's to the pages. In a state of bytes kv_append_pages.cuh has put them
-// there just before, and tiles become X on their way to shared memory. Tiles of earlier tokens need nothing of the kernel
-// right before, which computes rows: the first ones are on their way before it has ended. With
-// Window, the tiles before the first key that some query of the piece sees are skipped.
+// Keys and values of the call's own tokens come from its rows; the blocks of split 0 of each head
+// of keys also copy their piece's to the pages. In a state of bytes kv_append_pages.cuh has put
+// them there just before, and tiles become X on their way to shared memory. Tiles of earlier tokens
+// need nothing of the kernel right before, which computes rows: the first ones are on their way
+// before it has ended. With Window, the tiles before the first key that some query of the piece
+// sees are skipped.
 //
 // Pieces of a table are one behind the other, in `pieces`, in rows and in positions. No page that a
 // piece writes is in another table of the call.
 //
-// Config: X (__half, __nv_bfloat16 or float), Kv (X, or signed char or Fp8), HeadDim (a multiple of 8, at most 256), Heads,
-// KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2), Window (a
-// query sees its own key and those of the Window - 1 tokens before it; 0: of all). Kernel: qkv
-// X[rows,Heads+2*KvHeads,HeadDim], kv X[pages,layers,2,KvHeads,PageTokens,HeadDim], out
+// Config: X (__half, __nv_bfloat16 or float), Kv (X, or signed char or Fp8), HeadDim (a multiple of
+// 8, at most 256), Heads, KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2),
+// Window (a query sees its own key and those of the Window - 1 tokens before it; 0: of all).
+// Kernel: qkv X[rows,Heads+2*KvHeads,HeadDim], kv X[pages,layers,2,KvHeads,PageTokens,HeadDim], out
 // X[rows,Heads,HeadDim], pieces i32[pieces,4], tables i32[sequences,tableStride], partial
 // f32[pieces,Heads,splits,16,HeadDim+2], counters u32[pieces,Heads], zero before and after, layer,
 // layers, tableStride, scale.
@@ -216,8 +217,8 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
     else
       __syncthreads();
   }
-  /// The second group leaves its state, the first adds it to its own. Float i of lane l of warp w of
-  /// a group is float (i * Warps + w) * 32 + l of shared memory.
+  /// The second group leaves its state, the first adds it to its own. Float i of lane l of warp w
+  /// of a group is float (i * Warps + w) * 32 + l of shared memory.
   __device__ __forceinline__ void addGroups(int group) {
     constexpr int stride = 32 * C::Warps;
     float *at = reinterpret_cast<float *>(p.shared) + threadIdx.x % stride;

@@ -1,5 +1,5 @@
-// Of attention_pages.cuh: what a block has in shared memory, a head of the state in pages, and a warp
-// with 16 queries that goes through tiles of keys.
+// Of attention_pages.cuh: what a block has in shared memory, a head of the state in pages, and a
+// warp with 16 queries that goes through tiles of keys.
 #pragma once
 
 #include "templates/attention/kv_append/kv_append.cuh"
@@ -47,9 +47,9 @@ template <typename C> struct AttentionPages {
   static_assert((C::HeadDim / 2 + 4) * 32 * C::Warps * 4 <= sharedBytes);
 };
 
-/// Where a layer's keys and values of a head are: those before position `past` in the state, page by
-/// page, later ones in the rows of the call, one behind the other; of a state of bytes all are there,
-/// since what a row becomes in it is what its keys and values are.
+/// Where a layer's keys and values of a head are: those before position `past` in the state, page
+/// by page, later ones in the rows of the call, one behind the other; of a state of bytes all are
+/// there, since what a row becomes in it is what its keys and values are.
 template <typename C> struct PagedHead {
   using X = typename C::X;
   using Kv = typename C::Kv;
@@ -142,8 +142,8 @@ __device__ __forceinline__ void copyPagedTile(typename C::X *k, typename C::X *v
 }
 
 /// Keys and values from j0 on to shared memory by `Threads` threads, zeros from `limit` on. The
-/// tile lies in one page. Before position `past` it needs nothing that the kernel before wrote. Of a
-/// state of bytes they are there when it returns, else when copies have been waited for.
+/// tile lies in one page. Before position `past` it needs nothing that the kernel before wrote. Of
+/// a state of bytes they are there when it returns, else when copies have been waited for.
 template <typename C, int Keys, int Threads>
 __device__ __forceinline__ void loadPagedTile(typename C::X *k, typename C::X *v,
                                               const PagedHead<C> &head, int j0, int limit,

@@ -6,8 +6,8 @@
 // online softmax in fp32 registers, P rounded to the type of qkv. Key tiles that no query of the
 // block sees are skipped; only tiles that some query sees in part are masked.
 //
-// A state of bytes (kv_append.cuh), without Append, is dequantised to that type on the way to shared
-// memory.
+// A state of bytes (kv_append.cuh), without Append, is dequantised to that type on the way to
+// shared memory.
 //
 // X is the type of qkv, __half or __nv_bfloat16. Config: Kv (X, signed char or Fp8), Y (X or signed
 // char: quantised, a scale for each query and head, where HeadDim is a multiple of 32, or one that

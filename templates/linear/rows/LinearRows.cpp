@@ -72,9 +72,9 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
 
 double rowsMicroseconds(const LinearProblem &p) {
   // Parts of K in several blocks have more on its way, of few rows, and of a short K all floats
-  // are. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner, and
-  // later where their rows are no units of 16 bytes; those of four bits are taken for two thirds of
-  // a byte's, which is an assumption.
+  // are. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner,
+  // and later where their rows are no units of 16 bytes; those of four bits are taken for two
+  // thirds of a byte's, which is an assumption.
   const bool split = !rowsAreWhole(p), shortK = p.k <= 1024 && !isQuantised(p.w);
   const double size = !isQuantised(p.w) ? scalarBytes(p.w)
                       : p.k % 16 != 0
@@ -84,8 +84,8 @@ double rowsMicroseconds(const LinearProblem &p) {
                       : split     ? 3.5e6
                       : shortK    ? 3.1e6
                                   : 2.1e6;
-  // A block reads its part of all rows, too, and where it sums them up, or the sums cross a cluster,
-  // that binds.
+  // A block reads its part of all rows, too, and where it sums them up, or the sums cross a
+  // cluster, that binds.
   const LinearRowsConfig c = linear_rows::rowsConfig(p);
   const bool reads = p.rows > 16 && (p.hasNorm() || split);
   const double ofBlock =
