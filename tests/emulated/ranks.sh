@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# ranks.sh MODEL.onnx: two ranks on one device and on two give the tokens of one in fp32, and fp16
-# the same tokens wherever they are; requests through the engine get those of sessions; a device
-# that does not reach another is refused.
+# ranks.sh MODEL.onnx [whole]: two ranks on one device and on two give the tokens of one in fp32; a
+# device that does not reach another is refused. whole: in fp16 the same tokens wherever they are,
+# too, and requests through the engine get those of sessions.
 set -euo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 export GPT2C_EMULATED_DEVICES=2
@@ -11,7 +11,7 @@ tokens() {
   gpt2c-run ranks.plan --device="$1" "${prompts[@]}" -n 4 --ignore-eos --output=ids "${@:2}" \
     2>stderr.txt || { cat stderr.txt; exit 1; }
 }
-for precision in fp32 fp16; do
+for precision in fp32 ${2:+fp16}; do
   compilePlan "$1" -o ranks.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=$precision \
     --max-batch=2 --tensor-parallel=2 --verify=off
   tokens cuda >one.txt
@@ -19,7 +19,7 @@ for precision in fp32 fp16; do
   GPT2C_EMULATED_SEED=7 tokens auto --gpus=0,1 >two.txt
   cmp shared.txt two.txt
   [ $precision != fp32 ] || cmp one.txt two.txt
-  e2e_engine ranks.plan cuda:0,1 6
+  [ -z "${2:-}" ] || e2e_engine ranks.plan cuda:0,1 6
   echo "$precision: $(tr '\n' ' ' <two.txt)"
 done
 if GPT2C_EMULATED_PEERS=0 gpt2c-run ranks.plan --gpus=0,1 --ids=3 -n 1 2>stderr.txt; then
