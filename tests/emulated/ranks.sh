@@ -5,7 +5,7 @@
 set -euo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 export GPT2C_EMULATED_DEVICES=2
-prompts=(--ids=3,1,4,1,5,9,2,6 --ids=2,7)
+prompts=("--ids=3,1,4,1,5,9,2,6" "--ids=2,7")
 # tokens DEVICE [FLAG...]
 tokens() {
   gpt2c-run ranks.plan --device="$1" "${prompts[@]}" -n 4 --ignore-eos --output=ids "${@:2}" \
