@@ -26,14 +26,14 @@ static float fp8Step(float x) {
   return std::fabs(x) < 0x1p-6F ? (x + magic) - magic : normal;
 }
 
-/// sum_k m_k (w_k - q_k scale)^2
-template <float (*Step)(float)>
-static float errorOf(const float *w, const float *moments, int64_t count, float scale) {
+/// sum_k m_k errorOf(w_k)^2
+template <typename ErrorOf>
+static float weightedSquares(const float *w, const float *moments, int64_t count,
+                             ErrorOf &&errorOf) {
   constexpr int64_t lanes = 16; // sums that a vector unit can keep apart
-  const float inverse = 1.0F / scale;
   float sums[lanes] = {};
   auto add = [&](int64_t i, int64_t lane) {
-    float error = w[i] - Step(w[i] * inverse) * scale;
+    const float error = errorOf(w[i]);
     sums[lane] += moments[i] * error * error;
   };
   int64_t i = 0;
@@ -42,10 +42,14 @@ static float errorOf(const float *w, const float *moments, int64_t count, float 
       add(i + lane, lane);
   for (; i < count; ++i)
     add(i, i % lanes);
-  float sum = 0;
-  for (float s : sums)
-    sum += s;
-  return sum;
+  return std::accumulate(sums, sums + lanes, 0.0F);
+}
+
+/// sum_k m_k (w_k - q_k scale)^2
+template <float (*Step)(float)>
+static float errorOf(const float *w, const float *moments, int64_t count, float scale) {
+  const float inverse = 1.0F / scale;
+  return weightedSquares(w, moments, count, [&](float x) { return x - Step(x * inverse) * scale; });
 }
 
 /// The index of the largest magnitude.
@@ -136,19 +140,7 @@ static Int4Range int4Range(float least, float most) {
 
 /// sum_k m_k (w_k - (q_k - z) s)^2
 static float int4Error(const float *w, const float *moments, int64_t count, const Int4Range &r) {
-  constexpr int64_t lanes = 16;
-  float sums[lanes] = {};
-  auto add = [&](int64_t i, int64_t lane) {
-    const float error = w[i] - r.step(w[i]) * r.scale;
-    sums[lane] += moments[i] * error * error;
-  };
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    for (int64_t lane = 0; lane < lanes; ++lane)
-      add(i + lane, lane);
-  for (; i < count; ++i)
-    add(i, i % lanes);
-  return std::accumulate(sums, sums + lanes, 0.0F);
+  return weightedSquares(w, moments, count, [&](float x) { return x - r.step(x) * r.scale; });
 }
 
 static Int4Range bestInt4Range(const float *w, const float *moments, int64_t count) {
