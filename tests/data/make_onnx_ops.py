@@ -13,8 +13,8 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from onnx_ops_common import (BOOL, CASES, F, I32, I64, MS, OUT, RNG, case, ints, model, onnx_type, rand,
-                             write)
+from onnx_ops_common import (BOOL, CASES, F, I32, I64, MS, OUT, RNG, case, ints, model, onnx_type,
+                             rand, write)
 
 X34, X234 = rand(3, 4), rand(2, 3, 4)
 
