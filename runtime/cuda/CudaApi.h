@@ -127,6 +127,7 @@ struct alignas(64) TensorMap {
   X(streamBeginCapture, cuStreamBeginCapture_v2, (CUstream, int))                                  \
   X(streamEndCapture, cuStreamEndCapture, (CUstream, CUgraph *))                                   \
   X(graphInstantiate, cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))   \
+  X(graphUpload, cuGraphUpload, (CUgraphExec, CUstream))                                           \
   X(graphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                           \
   X(graphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                           \
   X(graphDestroy, cuGraphDestroy, (CUgraph))                                                       \

@@ -157,6 +157,21 @@ Status CudaBackend::timed(std::span<int32_t> ids, const std::function<Status()> 
   return exchanged();
 }
 
+Status CudaBackend::depart(std::initializer_list<Launches> launches) {
+  if (!link_)
+    return {};
+  for (const Launches &l : launches) {
+    for (const Bound *b : l.bounds)
+      if (Status s =
+              executor_->prepareCall(*b->call.function, b->call.symbols, b->inputs, b->outputs);
+          !s.ok())
+        return s;
+    if (Status s = graphs_.prepare(l.key, l.enqueue); !s.ok())
+      return s;
+  }
+  return link_->meet();
+}
+
 //===-- profile -------------------------------------------------------------------------------===//
 
 /// What a call of @prefill with `width` tokens of each sequence, or of @decode, reads.
@@ -221,8 +236,10 @@ Result<std::vector<HostTensor>> CudaBackend::run(const plan::FunctionT &function
   Result<HostPorts::Placed> placed = place(function, inputs, symbols);
   if (!placed)
     return placed.status();
-  Status done = timed(
-      {}, [&] { return executor_->enqueue(function, symbols, placed->inputs, placed->outputs); });
+  Status done = timed({}, [&] {
+    const Status s = depart({});
+    return s.ok() ? executor_->enqueue(function, symbols, placed->inputs, placed->outputs) : s;
+  });
   if (!done.ok())
     return done;
   if (Status s = ports_.fetch(*placed); !s.ok())

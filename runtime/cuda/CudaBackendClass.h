@@ -13,6 +13,7 @@
 #include "runtime/device/FunctionCall.h"
 #include "runtime/device/RowsCall.h"
 #include "runtime/device/WorkerThreads.h"
+#include "runtime/group/RankLink.h"
 
 #include <algorithm>
 #include <array>
@@ -36,6 +37,8 @@ public:
   ~CudaBackend() override { (void)device_->synchronize(); }
 
   Status allocate();
+  /// The other ranks, if the device is one's.
+  void setLink(RankLink &link) { link_ = &link; }
   void setLoadSeconds(double seconds) { stats_.loadSeconds = seconds; }
 
   std::string name() const override { return device_->name(); }
@@ -161,6 +164,14 @@ private:
     return executor_->enqueue(*bound.call.function, bound.call.symbols, bound.inputs,
                               bound.outputs);
   }
+  /// Of a rank: makes the graphs of a call, and returns when all ranks have theirs. Nothing that a
+  /// driver does for a launch may be left, as it may wait for kernels, which wait for other ranks.
+  struct Launches {
+    const GraphCache::Key &key;
+    std::vector<const Bound *> bounds;
+    const std::function<Status()> &enqueue;
+  };
+  Status depart(std::initializer_list<Launches> launches);
   Status setSequences(std::span<const Tokens> sequences, std::span<const int32_t> past,
                       int64_t width);
   Status traceSteps(const plan::FunctionT &function, std::span<const int64_t> symbols,
@@ -201,6 +212,7 @@ private:
   Plan::Ptr plan_;
   plan::KvPlanT kvPlan_;
   std::unique_ptr<Exchange> exchange_;
+  RankLink *link_ = nullptr;
   std::unique_ptr<CudaExecutor> executor_;
   DeviceMemory kv_, logits_;
   HostPorts ports_;

@@ -416,6 +416,11 @@ Result<Graph> Graph::finishCapture(const std::shared_ptr<CudaDevice> &device, St
   return graph;
 }
 
+Status Graph::upload() {
+  GPT2C_CUDA(device_->api(), graphUpload, exec_, device_->stream());
+  return device_->synchronize();
+}
+
 Status Graph::launch() {
   GPT2C_CUDA(device_->api(), graphLaunch, exec_, device_->stream());
   return {};

@@ -239,6 +239,8 @@ public:
   /// Ends the capture; `outcome` is the status of the captured calls, which wins over the capture's
   /// own.
   static Result<Graph> finishCapture(const std::shared_ptr<CudaDevice> &device, Status outcome);
+  /// Does what a first launch would do besides. Ends when the device has.
+  Status upload();
   Status launch();
   bool valid() const { return exec_ != nullptr; }
 

@@ -123,6 +123,11 @@ Status CudaExecutor::loadCode() {
     if (!function)
       return function.status();
     kernels_.back() = *function;
+    // A driver that loads code when it is launched first waits for kernels then, which may wait for
+    // other ranks. Who asks how many blocks fit makes it load.
+    if (place_.ranks > 1)
+      if (Result<int> blocks = device_->residentBlocks(*function, 32, sharedBytes[i]); !blocks)
+        return blocks.status();
   }
   for (const auto &function : functions_)
     for (const auto &step : function->steps)
@@ -375,24 +380,49 @@ Result<HostTensor> CudaExecutor::readBuffer(const plan::FunctionT &function, siz
   return out;
 }
 
+CudaExecutor::Call CudaExecutor::callOf(const plan::FunctionT &function,
+                                        std::span<const int64_t> symbols,
+                                        std::span<const CUdeviceptr> inputs,
+                                        std::span<const CUdeviceptr> outputs) const {
+  const Workspace &workspace = isLate(function) ? forward_ : generating_;
+  assert(workspace.ready && "prepare comes first");
+  return {function,
+          symbols,
+          inputs,
+          outputs,
+          workspace.scratch.address() + scratchOffset_.at(&function),
+          workspace.arena.address()};
+}
+
+/// Behind the stages that begin with that step, if any do.
+static size_t endOfStages(const plan::FunctionT &function, size_t step) {
+  while (step < function.steps.size() && function.steps[step]->mode == plan::LaunchMode::Stage)
+    ++step;
+  return step;
+}
+
+Status CudaExecutor::prepareCall(const plan::FunctionT &function, std::span<const int64_t> symbols,
+                                 std::span<const CUdeviceptr> inputs,
+                                 std::span<const CUdeviceptr> outputs) {
+  const Call call = callOf(function, symbols, inputs, outputs);
+  for (size_t i = 0; i < function.steps.size(); ++i)
+    if (const size_t last = endOfStages(function, i); last > i) {
+      if (Result<CUdeviceptr> placed = placeStages(call, i, last); !placed)
+        return placed.status();
+      i = last;
+    }
+  return {};
+}
+
 Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
                              std::span<const CUdeviceptr> inputs,
                              std::span<const CUdeviceptr> outputs, const AfterStep &after) {
-  const Workspace &workspace = isLate(function) ? forward_ : generating_;
-  assert(workspace.ready && "prepare comes first");
-  Call call{function,
-            symbols,
-            inputs,
-            outputs,
-            workspace.scratch.address() + scratchOffset_.at(&function),
-            workspace.arena.address()};
+  const Call call = callOf(function, symbols, inputs, outputs);
   std::vector<Slot> values;
   std::vector<void *> pointers;
   bool overlaps = true;
   for (size_t i = 0, last; i < function.steps.size(); i = last) {
-    for (last = i;
-         last < function.steps.size() && function.steps[last]->mode == plan::LaunchMode::Stage;)
-      ++last;
+    last = endOfStages(function, i);
     if (last > i) {
       if (Status s = enqueueStages(call, i, last); !s.ok())
         return {s.code(), place(function, *function.steps[i]) + ": " + s.message()};
@@ -470,9 +500,8 @@ Result<CUdeviceptr> CudaExecutor::recordsOf(std::vector<uint64_t> content) {
   return records_.emplace(std::move(content), at).first->second;
 }
 
-/// Stages [first, last) of the function: one launch.
-Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) {
-  const plan::StepT &step = *call.function.steps[first];
+/// Where the records of stages [first, last) are on the device.
+Result<CUdeviceptr> CudaExecutor::placeStages(const Call &call, size_t first, size_t last) {
   if (const std::string &problem = stageProblem(call.function); !problem.empty())
     return {Code::Incompatible, problem};
   std::vector<uint64_t> content((last - first) * wordsOfRecord);
@@ -482,7 +511,13 @@ Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) 
       if (Status s = setArgument(call, *args[a], content[(i - first) * wordsOfRecord + a]); !s.ok())
         return s;
   }
-  Result<CUdeviceptr> placed = recordsOf(std::move(content));
+  return recordsOf(std::move(content));
+}
+
+/// Stages [first, last) of the function: one launch.
+Status CudaExecutor::enqueueStages(const Call &call, size_t first, size_t last) {
+  const plan::StepT &step = *call.function.steps[first];
+  Result<CUdeviceptr> placed = placeStages(call, first, last);
   if (!placed)
     return placed.status();
   CUdeviceptr records = *placed;

@@ -46,6 +46,11 @@ public:
                  std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs,
                  const AfterStep &after = {});
 
+  /// Puts on the device what such a call has there besides its arguments, which would have to wait
+  /// within a capture, or for kernels.
+  Status prepareCall(const plan::FunctionT &function, std::span<const int64_t> symbols,
+                     std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs);
+
   /// Why the stages of `function` cannot run on this device; empty when they can.
   const std::string &stageProblem(const plan::FunctionT &function) const;
 
@@ -81,6 +86,9 @@ private:
   Status loadCode();
   Result<Module> loadSource(size_t source) const;
   Result<Stages> checkStages(const plan::StepT &step) const;
+  Call callOf(const plan::FunctionT &function, std::span<const int64_t> symbols,
+              std::span<const CUdeviceptr> inputs, std::span<const CUdeviceptr> outputs) const;
+  Result<CUdeviceptr> placeStages(const Call &call, size_t first, size_t last);
   Status enqueueStages(const Call &call, size_t first, size_t last);
   Status allocateRecords();
   Result<CUdeviceptr> recordsOf(std::vector<uint64_t> content);

@@ -172,7 +172,11 @@ Status CudaBackend::prefillChunk(std::span<const Tokens> sequences, std::span<co
     if (Status s = state_.push(StepState::Past, StepState::Prompt, batch_ * width); !s.ok())
       return s;
     // Prompts differ in length more often than not: what comes once is not worth a graph.
-    return graphs_.run((*bound)->key(), 1, [&] { return enqueue(**bound); });
+    const std::function<Status()> launches = [&] { return enqueue(**bound); };
+    const GraphCache::Key key = (*bound)->key();
+    if (Status s = depart({{key, {bound->get()}, launches}}); !s.ok())
+      return s;
+    return graphs_.run(key, 1, launches);
   });
 }
 
@@ -265,8 +269,11 @@ Status CudaBackend::generateSteps(int steps, bool wantLogits) {
     if (!generate)
       return generate.status();
     // The first launch makes the table, which a capture could not.
-    Status s = graphs_.run((*generate)->key(), 1, [&] { return enqueue(**generate); });
-    if (!s.ok())
+    const std::function<Status()> launches = [&] { return enqueue(**generate); };
+    const GraphCache::Key key = (*generate)->key();
+    if (Status s = depart({{key, {generate->get()}, launches}}); !s.ok())
+      return s;
+    if (Status s = graphs_.run(key, 1, launches); !s.ok())
       return s;
     left -= count;
   }
@@ -283,7 +290,7 @@ Status CudaBackend::advanceSteps(int steps, bool wantLogits) {
     return advance.status();
   for (int left = steps; left > 0;) {
     const int count = left >= kGraphSteps ? kGraphSteps : 1;
-    auto launches = [&]() -> Status {
+    const std::function<Status()> launches = [&]() -> Status {
       for (int i = 0; i < count; ++i) {
         if (Status s = enqueue(**decode); !s.ok())
           return s;
@@ -292,7 +299,10 @@ Status CudaBackend::advanceSteps(int steps, bool wantLogits) {
       }
       return {};
     };
-    if (Status s = graphs_.run((*decode)->key(count), 0, launches); !s.ok())
+    const GraphCache::Key key = (*decode)->key(count);
+    if (Status s = depart({{key, {}, launches}}); !s.ok())
+      return s;
+    if (Status s = graphs_.run(key, 0, launches); !s.ok())
       return s;
     left -= count;
   }

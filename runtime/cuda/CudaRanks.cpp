@@ -33,8 +33,12 @@ Result<std::unique_ptr<Backend>> makeCudaRanks(const Plan::Ptr &plan, std::span<
         [&, r] { opened[r].emplace(cuda::openBackend(devices[r], plan, std::move((*ends)[r]))); });
   for (std::thread &t : threads)
     t.join();
-  return openThreadRanks(plan, ranks,
-                         [&](RankLink &link) { return std::move(*opened[size_t(link.rank())]); });
+  return openThreadRanks(plan, ranks, [&](RankLink &link) {
+    Result<std::unique_ptr<Backend>> &rank = *opened[size_t(link.rank())];
+    if (rank)
+      static_cast<cuda::CudaBackend &>(**rank).setLink(link);
+    return std::move(rank);
+  });
 }
 
 } // namespace gpt2c::rt

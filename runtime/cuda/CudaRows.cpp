@@ -467,19 +467,27 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     if (Status s = device_->uploadPinned(rows_.inputs.address(), slot.inputs.data(), slot.bytes);
         !s.ok())
       return s;
-    if (!std::ranges::any_of(segments, isMasked))
-      return graphs_.run(key, 1, [&] {
+    if (!std::ranges::any_of(segments, isMasked)) {
+      const std::function<Status()> launches = [&] {
         const Status s = enqueue(bound->extend);
         return s.ok() && sample ? enqueue(*sample) : s;
-      });
+      };
+      if (Status s = depart({{key, {&bound->extend}, launches}}); !s.ok())
+        return s;
+      return graphs_.run(key, 1, launches);
+    }
     // Masks are made while the device computes the logits.
     GraphCache::Key first = bound->extend.key(), second = sample->key();
     first.outputs.push_back(bound->draws);
     second.outputs = sample->inputs;
-    if (Status s = graphs_.run(first, 1, [&] { return enqueue(bound->extend); }); !s.ok())
+    const std::function<Status()> extend = [&] { return enqueue(bound->extend); },
+                                  behind = [&] { return enqueue(*sample); };
+    if (Status s = depart({{first, {&bound->extend}, extend}, {second, {}, behind}}); !s.ok())
+      return s;
+    if (Status s = graphs_.run(first, 1, extend); !s.ok())
       return s;
     fillMasks(segments, bound->call, slot);
-    return graphs_.run(second, 1, [&] { return enqueue(*sample); });
+    return graphs_.run(second, 1, behind);
   };
   const std::span<int32_t> next(reinterpret_cast<int32_t *>(slot.next.data()), slot.choices);
   if (timesOnDevice_) {

@@ -11,21 +11,41 @@ constexpr size_t kMostEntries = 512;
 } // namespace
 
 Status GraphCache::run(const Key &key, int directUses, const std::function<Status()> &enqueue) {
+  Entry &entry = entryOf(key);
+  if (!entry.graph.valid()) {
+    if (entry.uses++ < directUses)
+      return enqueue();
+    if (Status s = capture(entry, enqueue); !s.ok())
+      return s;
+  }
+  return entry.graph.launch();
+}
+
+Status GraphCache::prepare(const Key &key, const std::function<Status()> &enqueue) {
+  Entry &entry = entryOf(key);
+  if (entry.graph.valid())
+    return {};
+  if (Status s = capture(entry, enqueue); !s.ok())
+    return s;
+  return entry.graph.upload();
+}
+
+GraphCache::Entry &GraphCache::entryOf(const Key &key) {
   if (!entries_.contains(key))
     evict();
   Entry &entry = entries_[key];
   entry.lastUse = ++clock_;
-  if (!entry.graph.valid()) {
-    if (entry.uses++ < directUses)
-      return enqueue();
-    if (Status s = Graph::beginCapture(*device_); !s.ok())
-      return s;
-    Result<Graph> graph = Graph::finishCapture(device_, enqueue());
-    if (!graph)
-      return graph.status();
-    entry.graph = graph.take();
-  }
-  return entry.graph.launch();
+  return entry;
+}
+
+Status GraphCache::capture(Entry &entry, const std::function<Status()> &enqueue) {
+  if (Status s = Graph::beginCapture(*device_); !s.ok())
+    return s;
+  Result<Graph> graph = Graph::finishCapture(device_, enqueue());
+  if (!graph)
+    return graph.status();
+  entry.graph = graph.take();
+  return {};
 }
 
 void GraphCache::evict() {

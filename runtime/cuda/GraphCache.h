@@ -28,6 +28,9 @@ public:
   /// as a graph captured from it. Capturing costs several times what the launches do, so it pays
   /// where a sequence comes at least twice.
   Status run(const Key &key, int directUses, const std::function<Status()> &enqueue);
+  /// Makes the graph of the key where there is none, so that run() has nothing to do that waits for
+  /// kernels of the device.
+  Status prepare(const Key &key, const std::function<Status()> &enqueue);
 
 private:
   struct Entry {
@@ -35,6 +38,8 @@ private:
     int uses = 0;
     uint64_t lastUse = 0;
   };
+  Entry &entryOf(const Key &key);
+  Status capture(Entry &entry, const std::function<Status()> &enqueue);
   void evict();
 
   std::shared_ptr<CudaDevice> device_;

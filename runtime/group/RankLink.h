@@ -21,6 +21,8 @@ public:
   /// each gave, in the order of ranks. Ranks make the same calls in the same order. An error names
   /// the rank that does not answer; then every further call fails.
   virtual Status gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  /// Returns when every rank has called it as often; errors are gather()'s.
+  virtual Status meet() { return gather({}, {}); }
 };
 
 } // namespace gpt2c::rt

@@ -1,7 +1,9 @@
 #include "runtime/group/ThreadLinks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 
 namespace gpt2c::rt {
 
@@ -14,6 +16,7 @@ public:
   Status gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     return all_.gather(rank_, mine, all);
   }
+  Status meet() override { return all_.meetSoon(rank_); }
 
 private:
   ThreadLinks &all_;
@@ -60,10 +63,33 @@ Status ThreadLinks::meet(std::unique_lock<std::mutex> &lock, int rank) {
   } else {
     met_.wait(lock, [&] { return round_ != round || failed_ >= 0; });
   }
+  return outcomeOf(round, rank);
+}
+
+Status ThreadLinks::outcomeOf(unsigned round, int rank) const {
   if (round_ != round || failed_ < 0)
     return {};
   return {why_.code(), "rank " + std::to_string(failed_) + " failed while rank " +
                            std::to_string(rank) + " waited for it: " + why_.message()};
+}
+
+Status ThreadLinks::meetSoon(int rank) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::microseconds looking(200);
+  std::unique_lock lock(mutex_);
+  if (here_ + 1 == size())
+    return meet(lock, rank);
+  ++here_;
+  const unsigned round = round_;
+  lock.unlock();
+  for (const Clock::time_point begin = Clock::now(); Clock::now() - begin < looking;) {
+    if (round_ != round)
+      return {};
+    std::this_thread::yield();
+  }
+  lock.lock();
+  met_.wait(lock, [&] { return round_ != round || failed_ >= 0; });
+  return outcomeOf(round, rank);
 }
 
 Status ThreadLinks::gather(int rank, std::span<const std::byte> mine, std::span<std::byte> all) {

@@ -3,6 +3,7 @@
 
 #include "runtime/group/RankLink.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -31,12 +32,15 @@ private:
   Status gather(int rank, std::span<const std::byte> mine, std::span<std::byte> all);
   /// Waits until all ranks are here, or one failed.
   Status meet(std::unique_lock<std::mutex> &lock, int rank);
+  /// The same where the others are about to come: looks for some time before it sleeps.
+  Status meetSoon(int rank);
+  Status outcomeOf(unsigned round, int rank) const;
 
   mutable std::mutex mutex_;
   std::condition_variable met_;
   std::vector<std::span<const std::byte>> given_; ///< by the ranks that are here
   int here_ = 0;
-  unsigned round_ = 0;
+  std::atomic<unsigned> round_ = 0; ///< written under the mutex
   int stages_;
   int failed_ = -1;
   Status why_;

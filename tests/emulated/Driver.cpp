@@ -143,6 +143,7 @@ struct CUeventTag {
 };
 struct CUfunctionTag {
   Function *function;
+  bool loaded = false;
 };
 struct CUmoduleTag {
   explicit CUmoduleTag(const std::string &text) : module(text) {}
@@ -318,8 +319,15 @@ EXPORT CUresult cuStreamBeginCapture_v2(CUstream s, int) {
 EXPORT CUresult cuStreamEndCapture(CUstream s, CUgraph *to) {
   return *to = s->capture.release(), kSuccess;
 }
+/// As drivers may, what makes a graph ready waits for all kernels.
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *to, CUgraph graph, unsigned long long) {
-  return *to = new CUgraphExecTag{graph->work}, kSuccess;
+  const Entry entry(gate);
+  *to = new CUgraphExecTag{graph->work};
+  return finishAll();
+}
+EXPORT CUresult cuGraphUpload(CUgraphExec, CUstream) {
+  const Entry entry(gate);
+  return finishAll();
 }
 EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream s) {
   const Entry entry(gate);
@@ -386,8 +394,9 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *to, CUmodule module, const char 
     return kNotFound;
   return *to = &it->second, kSuccess;
 }
-EXPORT CUresult cuFuncSetAttribute(CUfunction, int, int) { return kSuccess; }
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *to, CUfunction, int, size_t) {
+EXPORT CUresult cuFuncSetAttribute(CUfunction f, int, int) { return f->loaded = true, kSuccess; }
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *to, CUfunction f, int, size_t) {
+  f->loaded = true;
   return *to = 1, kSuccess;
 }
 EXPORT CUresult cuOccupancyMaxActiveClusters(int *to, CUfunction f, const LaunchConfig *config) {
@@ -423,6 +432,11 @@ EXPORT CUresult cuLaunchKernelEx(const LaunchConfig *config, CUfunction f, void 
       std::copy(size, size + 3, grid.cluster);
     }
   }
+  // As drivers do, the first launch loads the code, which waits for kernels of other streams.
+  if (!std::exchange(f->loaded, true))
+    if (CUresult result = ended([&] { machine().finishOthers(config->stream); });
+        result != kSuccess)
+      return result;
   auto launch = [&kernel, grid, params, stream = config->stream]() -> CUresult {
     if (std::getenv("GPT2C_EMULATED_TRACE"))
       std::fprintf(stderr, "emulated GPU: %s, %u x %u x %u blocks of %u\n", kernel.name.c_str(),

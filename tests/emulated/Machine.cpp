@@ -249,6 +249,12 @@ void Machine::finishAll() {
     finish(stream);
 }
 
+void Machine::finishOthers(Stream stream) {
+  for (auto &[other, queue] : queues_)
+    if (other != stream)
+      finish(other);
+}
+
 void Machine::runOne() {
   ++turn_;
   if (ready_.empty())

@@ -139,6 +139,7 @@ public:
   /// all streams, each of which throws in turn.
   void finish(Stream stream = nullptr);
   void finishAll();
+  void finishOthers(Stream stream);
   /// Called now and then while kernels run: another thread may use the machine meanwhile.
   std::function<void()> pause = [] {};
   /// A thread of this block says that the next launch may begin.

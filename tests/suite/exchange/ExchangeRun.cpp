@@ -41,6 +41,7 @@ Rank::Rank(std::shared_ptr<CudaDevice> device, std::unique_ptr<rt::cuda::Exchang
   for (const KernelSource &kernel : kernels) {
     auto function = module_.function(kernel.name, kernel.sharedBytes);
     expectOk(function.status());
+    expectOk(device_->residentBlocks(*function, kernel.threads, 0).status()); // so it is loaded
     functions_.push_back(*function);
     threads_.push_back(kernel.threads);
   }

@@ -12,6 +12,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <barrier>
 #include <chrono>
 #include <cmath>
 #include <random>
@@ -201,6 +202,7 @@ void checkStatistics(Rank &rank, const Case &c, const Placed &p) {
 /// All launches, once or as a graph that is replayed, and what they left.
 void check(Ranks &ranks, llvm::ArrayRef<Case> cases, unsigned replays) {
   std::vector<std::vector<std::vector<uint32_t>>> got(ranks.size());
+  std::barrier ready(std::ptrdiff_t(ranks.size())); // what makes a graph may wait for kernels
   onAll(ranks, [&](size_t r, Rank &rank) {
     std::vector<Placed> placed;
     for (const Case &c : cases)
@@ -217,6 +219,8 @@ void check(Ranks &ranks, llvm::ArrayRef<Case> cases, unsigned replays) {
       launchAll();
       auto graph = rt::cuda::Graph::finishCapture(rank.shared(), {});
       expectOk(graph.status());
+      expectOk(graph->upload());
+      ready.arrive_and_wait();
       for (unsigned i = 0; i < replays; ++i)
         expectOk(graph->launch());
       expectOk(rank.device().synchronize());

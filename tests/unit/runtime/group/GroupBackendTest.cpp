@@ -33,6 +33,8 @@ public:
   Result<StepOutput> step(std::span<const int32_t> tokens, bool) override {
     if (tokens[0] == 1000 + link_.rank())
       return {Code::OutOfMemory, "no room"};
+    if (Status s = link_.meet(); !s.ok())
+      return s;
     const int32_t mine = tokens[0] + link_.rank();
     std::vector<int32_t> all(size_t(link_.size()));
     if (Status s = link_.gather(std::as_bytes(std::span(&mine, 1)),
