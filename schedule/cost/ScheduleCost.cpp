@@ -60,8 +60,11 @@ struct LaunchCosts {
                  result = double(p.rows) * double(p.n) * scalarBytes(p.y);
     if (group.int8->rows == Int8Product::Quantised)
       cost += launch + 1.5 * rows / bytesPerMicrosecond;
-    if (group.int8->widened)
-      cost += launch + double(p.n) * double(p.k) * (1 + scalarBytes(p.w)) / bytesPerMicrosecond;
+    if (group.int8->widened) {
+      const double floats = double(p.n) * double(p.k) * scalarBytes(p.w);
+      cost += launch + (bytesOf(group.product->operand(ops::Linear::W), bounds) + floats) /
+                           bytesPerMicrosecond;
+    }
     if (group.int8->result == Int8Product::Behind)
       cost += launch + 1.5 * result / bytesPerMicrosecond;
     return cost;

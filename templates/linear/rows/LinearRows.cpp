@@ -70,16 +70,28 @@ LinearRowsConfig rowsConfig(const LinearProblem &s) {
 
 } // namespace linear_rows
 
+/// Of four bits weights are no more than what blocks read of x, each all of K for its columns, and
+/// bytes of both count alike.
+static double nibblesMicroseconds(const LinearProblem &p) {
+  constexpr double bytes = 3.1e6; // a microsecond
+  const LinearRowsConfig c = linear_rows::rowsConfig(p);
+  const double blocks = double(divideCeilSigned(p.n, rowsColumns(c))),
+               rows = blocks * c.rows * double(p.k) * scalarBytes(p.x);
+  const TargetRates &rates = p.target.rates;
+  return 2.0 * rates.launches() + rates.reads() * (double(p.weightBytes()) + rows) / bytes;
+}
+
 double rowsMicroseconds(const LinearProblem &p) {
+  if (infoOf(p.w).bits < 8)
+    return nibblesMicroseconds(p);
   // Parts of K in several blocks have more on its way, of few rows, and of a short K all floats
   // are. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner,
-  // and later where their rows are no units of 16 bytes; those of four bits are taken for two
-  // thirds of a byte's, which is an assumption.
+  // and later where their rows are no units of 16 bytes.
   const bool split = !rowsAreWhole(p), shortK = p.k <= 1024 && !isQuantised(p.w);
   const double size = !isQuantised(p.w) ? scalarBytes(p.w)
-                      : p.k % 16 != 0
-                          ? 2.5
-                          : (p.rows <= 8 ? 1.3 : 2) * (infoOf(p.w).bits < 8 ? 2.0 / 3 : 1),
+                      : p.k % 16 != 0   ? 2.5
+                      : p.rows <= 8     ? 1.3
+                                        : 2,
                rate = p.rows > 16 ? (split ? 1.25e6 : 1.75e6)
                       : split     ? 3.5e6
                       : shortK    ? 3.1e6
@@ -137,7 +149,8 @@ std::string refusal(const LinearProblem &p) {
 std::string slower(const LinearProblem &p) {
   if (p.rows > fewRows(p))
     return "more than " + std::to_string(fewRows(p)) + " rows: tiles";
-  if (p.isWide() && !p.hasPairs() && (isQuantised(p.w) ? p.k % 16 == 0 : p.k % 32 == 0))
+  if (p.isWide() && !p.hasPairs() && infoOf(p.w).bits >= 8 &&
+      (isQuantised(p.w) ? p.k % 16 == 0 : p.k % 32 == 0))
     return "a vocabulary: linear_stream";
   if (areRowsForTiles(p))
     return "tiles cost less: linear_tma";

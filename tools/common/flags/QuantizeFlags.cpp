@@ -53,15 +53,14 @@ static cl::opt<int64_t> weightGroup(
              "w4a16: 128, 64, 32 or 16, default 128)"),
     cl::value_desc("N"), cl::init(0), category());
 enum class WidenWeights : uint8_t { Auto, Never };
-static cl::opt<WidenWeights> widenWeights(
-    "widen-weights",
-    cl::desc("Quantised weights are in the plan as floats, too (two bytes more each), "
-             "for calls in which "
-             "those are faster"),
-    cl::values(clEnumValN(WidenWeights::Auto, "auto",
-                          "where there are such calls, on GPUs (default, but for w4a16)"),
-               clEnumValN(WidenWeights::Never, "never", "they are quantised alone")),
-    cl::init(WidenWeights::Auto), category());
+static cl::opt<WidenWeights>
+    widenWeights("widen-weights",
+                 cl::desc("Quantised weights are in the plan as floats, too (two bytes more each), "
+                          "for calls in which those are faster"),
+                 cl::values(clEnumValN(WidenWeights::Auto, "auto",
+                                       "where there are such calls, on GPUs (default)"),
+                            clEnumValN(WidenWeights::Never, "never", "they are quantised alone")),
+                 cl::init(WidenWeights::Auto), category());
 static cl::list<std::string> exclude(
     "quantize-exclude",
     cl::desc("Keep the precision of products whose weight or ONNX node matches (repeatable)"),
@@ -122,10 +121,7 @@ static llvm::Error chooseLayers(QuantizeOptions &o) {
 }
 
 bool mayWidenWeights() {
-  // Who asks for four bits asks for memory.
-  const bool usual = scheme != QuantizeScheme::None && scheme != QuantizeScheme::W4A16;
-  return (usual || (scheme == QuantizeScheme::W4A16 && widenWeights.getNumOccurrences())) &&
-         widenWeights == WidenWeights::Auto;
+  return scheme != QuantizeScheme::None && widenWeights == WidenWeights::Auto;
 }
 
 llvm::Expected<QuantizeOptions> quantizeFlags() {
