@@ -118,7 +118,9 @@ plan::ArgT StepBuilder::statistics(Value *v) const {
 }
 
 plan::ArgT StepBuilder::null() { return pointer(plan::ArgKind::Null, 0); }
-plan::ArgT StepBuilder::exchange() { return pointer(plan::ArgKind::Exchange, 0); }
+plan::ArgT StepBuilder::exchange(int64_t bytes) {
+  return pointer(plan::ArgKind::Exchange, int(bytes));
+}
 
 plan::ArgT StepBuilder::f32(float value) {
   plan::ArgT a;

@@ -79,8 +79,9 @@ public:
   /// `v` is stored where `of` is.
   void alias(Value *v, Value *of);
   static plan::ArgT null();
-  /// Where the ranks that run the function meet.
-  static plan::ArgT exchange();
+  /// Where the ranks that run the function meet. `bytes`: that the step sends to each rank as
+  /// partial sums (templates/exchange/sums.cuh).
+  static plan::ArgT exchange(int64_t bytes = 0);
   static plan::ArgT f32(float value);
   plan::ArgT i32(const Dim &d);
   /// 1 for every other step: kernels that follow each other take their tiles in opposite orders, so

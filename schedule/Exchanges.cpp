@@ -16,8 +16,12 @@ static Value *addedTo(const Op &op, const Value *v) {
 
 void FunctionScheduler::allReduce(Op &op) {
   AllReduceGroup group{.reduce = &op, .last = &op, .what = "all_reduce"};
+  const auto product = groups_.find(&op);
+  group.sent = product != groups_.end() && product->second.get<LinearGroup>();
+  group.processors = options_.target.multiprocessors;
   auto take = [&](Op &behind, llvm::StringRef what) {
-    setFused(*group.last);
+    if (!group.sent || group.last != &op) // the product's launch has the place of the op
+      setFused(*group.last);
     group.last = &behind;
     group.what += what;
   };

@@ -72,7 +72,9 @@ static std::string text(const EmbedGroup &g) {
 }
 static std::string text(const LargestGroup &) { return "arg_max of the largest of parts"; }
 static std::string text(const AllReduceGroup &g) {
-  const std::string out = llvm::formatv("{0} among {1}", g.what, g.reduce->intAttr("ranks")).str();
+  const std::string out = llvm::formatv("{0} among {1}{2}", g.what, g.reduce->intAttr("ranks"),
+                                        g.sent ? " of sums that were sent" : "")
+                              .str();
   const RowStatistics &s = g.statistics;
   return s.parts ? out + statisticsText("leaves statistics", s.parts, s.width) : out;
 }

@@ -99,6 +99,8 @@ struct AllReduceGroup {
   Value *residual = nullptr;     ///< likewise, as large as the result
   std::string what = {};         ///< "all_reduce+bias+residual"
   RowStatistics statistics = {}; ///< of the result that it leaves; none: no parts
+  bool sent = false;             ///< the product in front has sent its sums to all ranks
+  int64_t processors = 0;        ///< of the target
   static constexpr int statisticsWidth = 32;
 };
 

@@ -4,11 +4,23 @@
 #include "runtime/group/GroupBackend.h"
 #include "runtime/group/ThreadRanks.h"
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
 
 namespace gpt2c::rt {
+
+/// Of partial sums that a launch of a rank sends at most.
+static uint64_t sentBytes(const plan::PlanT &meta, int ranks) {
+  int32_t most = 0;
+  for (const auto &function : meta.functions)
+    for (const auto &step : function->steps)
+      for (const auto &arg : step->args)
+        if (function->ranks == ranks && arg->kind == plan::ArgKind::Exchange)
+          most = std::max(most, arg->index);
+  return uint64_t(most);
+}
 
 Result<std::unique_ptr<Backend>> makeCudaRanks(const Plan::Ptr &plan, std::span<const int> ordinals,
                                                double patience) {
@@ -22,7 +34,8 @@ Result<std::unique_ptr<Backend>> makeCudaRanks(const Plan::Ptr &plan, std::span<
       return device.status();
     devices.push_back(device.take());
   }
-  auto ends = cuda::Exchange::connect(devices, patience > 0 ? patience : kExchangePatience);
+  auto ends = cuda::Exchange::connect(devices, patience > 0 ? patience : kExchangePatience,
+                                      sentBytes(plan->meta(), ranks));
   if (!ends)
     return ends.status();
   // Each gathers its parts of the weights.

@@ -37,11 +37,13 @@ Status probe(CudaDevice &from, CudaDevice &to, CUdeviceptr there, uint64_t seed)
 
 } // namespace
 
-Status Exchange::allocate(std::shared_ptr<CudaDevice> device, int rank, int ranks) {
+Status Exchange::allocate(std::shared_ptr<CudaDevice> device, int rank, int ranks, uint64_t sums) {
   device_ = std::move(device);
   rank_ = rank;
   ranks_ = ranks;
-  Result<DeviceMemory> slots = device_->allocate(exchangeBytes(ranks), "the exchange of ranks");
+  sums_ = (sums + 255) / 256 * 256;
+  Result<DeviceMemory> slots =
+      device_->allocate(sumsAt(ranks) + sumsBytes(ranks, sums_), "the exchange of ranks");
   if (!slots)
     return slots.status();
   slots_ = slots.take();
@@ -70,6 +72,8 @@ Status Exchange::place(std::span<const std::unique_ptr<Exchange>> all, double pa
         all, [&](const auto &b) { return a != b && a->device_->isSameGpu(*b->device_); });
   });
   record.ranks = ranks_;
+  record.sumsAt = sumsAt(ranks_);
+  record.sumsBytes = sums_;
   if (Status s = device_->zero(slots_.address(), slots_.bytes()); !s.ok())
     return s;
   if (Status s = device_->upload(record_.address(), &record, sizeof record); !s.ok())
@@ -78,7 +82,8 @@ Status Exchange::place(std::span<const std::unique_ptr<Exchange>> all, double pa
 }
 
 Result<std::vector<std::unique_ptr<Exchange>>>
-Exchange::connect(std::span<const std::shared_ptr<CudaDevice>> devices, double patience) {
+Exchange::connect(std::span<const std::shared_ptr<CudaDevice>> devices, double patience,
+                  uint64_t sums) {
   const int ranks = int(devices.size());
   if (ranks < 2 || ranks > kMostExchangingRanks)
     return {Code::Usage, std::to_string(ranks) + " GPUs: ranks exchange on 2 to " +
@@ -86,7 +91,7 @@ Exchange::connect(std::span<const std::shared_ptr<CudaDevice>> devices, double p
   std::vector<std::unique_ptr<Exchange>> all;
   for (int r = 0; r < ranks; ++r) {
     all.emplace_back(new Exchange);
-    if (Status s = all.back()->allocate(devices[size_t(r)], r, ranks); !s.ok())
+    if (Status s = all.back()->allocate(devices[size_t(r)], r, ranks, sums); !s.ok())
       return s;
   }
   for (int from = 0; from < ranks; ++from)

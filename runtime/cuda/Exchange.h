@@ -14,10 +14,11 @@ namespace gpt2c::rt::cuda {
 class Exchange {
 public:
   /// One for each rank, on its device; a device may be that of several. `patience`: seconds that a
-  /// kernel waits for another rank. Incompatible where a device has no access to another's memory,
+  /// kernel waits for another rank; `sums`: bytes of partial sums that a product of a rank sends at
+  /// most. Incompatible where a device has no access to another's memory,
   /// or what it writes there is not what that one reads.
   static Result<std::vector<std::unique_ptr<Exchange>>>
-  connect(std::span<const std::shared_ptr<CudaDevice>> devices, double patience);
+  connect(std::span<const std::shared_ptr<CudaDevice>> devices, double patience, uint64_t sums = 0);
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
@@ -30,12 +31,13 @@ public:
 
 private:
   Exchange() = default;
-  Status allocate(std::shared_ptr<CudaDevice> device, int rank, int ranks);
+  Status allocate(std::shared_ptr<CudaDevice> device, int rank, int ranks, uint64_t sums);
   Status place(std::span<const std::unique_ptr<Exchange>> all, double patience);
 
   std::shared_ptr<CudaDevice> device_;
   int rank_ = 0, ranks_ = 1;
   double patience_ = 0;
+  uint64_t sums_ = 0;
   DeviceMemory record_, slots_;
   PinnedMemory error_; ///< a u64
 };

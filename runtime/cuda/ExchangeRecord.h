@@ -18,9 +18,12 @@ struct ExchangeRecord {
   int32_t rank = 0, ranks = 0;
   uint32_t words = kExchangeWords;
   uint32_t round = 0, arrived = 0, failed = 0;
-  uint32_t apart = 0; ///< 1: no two ranks share a device
+  uint32_t apart = 0;     ///< 1: no two ranks share a device
+  uint32_t sums = 0;      ///< the last round of sums that products send
+  uint64_t sumsAt = 0;    ///< of them in the memory of a rank
+  uint64_t sumsBytes = 0; ///< of a rank's in a round
 };
-static_assert(sizeof(ExchangeRecord) == 112);
+static_assert(sizeof(ExchangeRecord) == 128);
 
 /// Blocks of a launch at most, words of a tile, slots of tiles of a block and a rank.
 inline constexpr uint64_t kExchangeBlocks = 64, kTileWords = 8192, kTileSlots = 4;
@@ -31,6 +34,15 @@ constexpr uint64_t exchangeBytes(int ranks) {
   const uint64_t tiles = kTileSlots * uint64_t(ranks) * kExchangeBlocks;
   return uint64_t(2) * uint64_t(ranks) * kExchangeWords * 8 + tiles * (kTileWords + 1) * 4 +
          kExchangeBlocks * 4;
+}
+
+/// Of the numbers in front of the sums that products send.
+inline constexpr uint64_t kSumNumbersBytes = 1024;
+
+/// Where those begin in a rank's memory, and the bytes of all, for up to so many of a rank.
+constexpr uint64_t sumsAt(int ranks) { return (exchangeBytes(ranks) + 255) / 256 * 256; }
+constexpr uint64_t sumsBytes(int ranks, uint64_t ofRank) {
+  return ofRank == 0 ? 0 : kSumNumbersBytes + 2 * uint64_t(ranks) * ofRank;
 }
 
 } // namespace gpt2c::rt

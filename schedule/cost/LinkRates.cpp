@@ -27,6 +27,19 @@ double LinkRates::allReduce(int64_t halves, int64_t ranks) const {
   return std::max(collective, collectiveOfMany + perHalf * moved);
 }
 
+double LinkRates::exchange(int64_t count, int64_t ranks) const {
+  constexpr int64_t mostWords = 1 << 17;
+  const double sent = double(count) * double(ranks - 1);
+  return count <= mostWords ? hop + 8 * sent / bytes : 10 * hop + 4 * sent / (bytes / 2);
+}
+
+double LinkRates::sentSums(int64_t count, int64_t ranks, double product) const {
+  constexpr double memory = 3e6; // bytes a microsecond
+  const double sent = 2 * double(count) * double(ranks - 1) / bytes,
+               added = 2 * double(count) * double(ranks + 2) / memory;
+  return 2 * hop + std::max(0.0, sent - product) + added;
+}
+
 double LinkRates::handOver(int64_t halves) const { return hop + 2 * double(halves) / bytes; }
 
 } // namespace gpt2c

@@ -13,6 +13,12 @@ struct LinkRates {
   /// An all-reduce of NCCL in a graph: of few halves, and for each half of many on two GPUs.
   double collective = 11.3, collectiveOfMany = 18, perHalf = 8.23e-6;
 
+  /// Microseconds of a launch in which ranks exchange `count` sums in single precision: words with
+  /// numbers, and of many tiles, at half of the rate of copies.
+  double exchange(int64_t count, int64_t ranks) const;
+  /// What is left of it behind a product that takes `product`, and sends them in two bytes each as
+  /// its tiles end: the rest of the way, and a launch that adds them.
+  double sentSums(int64_t count, int64_t ranks, double product) const;
   /// Microseconds until each of `ranks` GPUs has the sums of `halves` numbers of all.
   double allReduce(int64_t halves, int64_t ranks) const;
   /// Microseconds until the next GPU has `halves` numbers.

@@ -69,6 +69,8 @@ bool LinearFamily::statisticsPay(const LinearProblem &p, const LinearProblem &be
 LinearProblem LinearFamily::fused(LinearProblem p, const ProductSite &site,
                                   ProductEndKind end) const {
   p.fused.end = end;
+  if (end != ProductEndKind::None && site.form->stores)
+    p.y = site.form->stores(*site.end);
   if (!site.norm)
     return p;
   p.fused.norm = site.normed.norm;
@@ -92,15 +94,20 @@ void LinearFamily::takeNorm(ProductSite &site, ProductForm &form) const {
   site.norm = nullptr;
 }
 
-bool LinearFamily::isEndDearer(const LinearProblem &p, const LinearProblem &ended) const {
+bool LinearFamily::isEndDearer(const LinearProblem &p, const LinearProblem &ended,
+                               const ProductSite &site) const {
   const std::vector<LinearCandidate> with = candidates(ended), without = candidates(p);
+  if (without.empty() || !with.front().microseconds || !without.front().microseconds)
+    return false;
+  const double more = *with.front().microseconds - *without.front().microseconds;
+  if (site.form->saves)
+    return more > site.form->saves(ended, *site.end, *with.front().microseconds);
   // A launch by itself reads what the product has written; a rotation writes as much, a gate half
   // of it, and its product the other half.
   const TargetRates &rates = p.target.rates;
   const double launch = 2 * rates.launches(), bytesPerMicrosecond = 3e6 / rates.reads();
   const double traffic = double(p.rows) * double(p.n) * scalarBytes(p.y) * 2 / bytesPerMicrosecond;
-  return !without.empty() && with.front().microseconds && without.front().microseconds &&
-         *with.front().microseconds > *without.front().microseconds + launch + traffic;
+  return more > launch + traffic;
 }
 
 void LinearFamily::takeEnd(ProductSite &site, ProductForm &form) const {
@@ -110,7 +117,7 @@ void LinearFamily::takeEnd(ProductSite &site, ProductForm &form) const {
     for (LinearProblem *each : {&p, &ended}) // int8 weights that become floats first
       static_cast<LinearShape &>(*each) = each->widened();
   const bool none = candidates(ended).empty();
-  if (!none && !isEndDearer(p, ended)) {
+  if (!none && !isEndDearer(p, ended, site)) {
     form.problem = whole;
     return;
   }

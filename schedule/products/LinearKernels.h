@@ -61,7 +61,8 @@ private:
   void takeEnd(ProductSite &site, ProductForm &form) const;
   /// Whether a kernel that ends with what stands behind a product takes longer than the product and
   /// a launch of that.
-  bool isEndDearer(const LinearProblem &p, const LinearProblem &ended) const;
+  bool isEndDearer(const LinearProblem &p, const LinearProblem &ended,
+                   const ProductSite &site) const;
 
   llvm::ArrayRef<const LinearKernel *> kernels_;
   llvm::ArrayRef<const ProductEnd *> ends_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/Op.h"
+#include "schedule/Scalar.h"
 
 #include <iterator>
 #include <string>
@@ -34,6 +35,8 @@ constexpr ProductEndKind endNamed(llvm::StringRef word) {
   return ProductEndKind::None;
 }
 
+struct LinearProblem;
+
 /// All that the schedule asks of one; those who have the kernels hand it in.
 struct ProductEnd {
   ProductEndKind kind = ProductEndKind::None;
@@ -44,6 +47,11 @@ struct ProductEnd {
   /// Up to so many rows a norm before the product may be for those kernels alone that compute the
   /// end as well.
   int64_t normRows = 0;
+  /// What the product stores then; null: what its result is.
+  Scalar (*stores)(const Op &op) = nullptr;
+  /// Microseconds that launches behind a product take less which ends so, and itself takes
+  /// `product`; null: a launch that reads what the product has written.
+  double (*saves)(const LinearProblem &ended, const Op &op, double product) = nullptr;
 };
 
 } // namespace gpt2c

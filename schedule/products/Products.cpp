@@ -129,7 +129,10 @@ void FunctionScheduler::choose(LinearGroup group, std::vector<LinearCandidate> l
     largest_.insert(op.result(0));
   const Value *residual = residualOf(op);
   group.residualInPlace = residual && isReadInPlace(residual);
+  const bool sends = p.fused.end == ProductEndKind::Send;
   set(at, {std::move(group), std::move(misses)});
+  if (sends)
+    allReduce(at);
 }
 
 bool FunctionScheduler::isReadInPlace(const Value *v) const {

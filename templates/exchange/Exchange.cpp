@@ -17,15 +17,13 @@ static_assert(mostBlocks * threads * items == rt::kExchangeWords);
 static void addExchange(KernelWriter &w, int64_t n, int64_t ranks) {
   w.constant("N", n);
   w.constant("Ranks", ranks);
-  w.constant("Items", items);
   w.check(llvm::Twine("sizeof(tile::Exchange) == ") + llvm::Twine(sizeof(rt::ExchangeRecord)));
   w.check(llvm::Twine("tile::exchangeBlocks == ") + llvm::Twine(mostBlocks));
   w.check(llvm::Twine("tile::exchangeThreads == ") + llvm::Twine(threads));
   w.value("tile::Exchange *", "exchange");
 }
 
-KernelSource allReduce(llvm::StringRef name, const AllReduceConfig &c) {
-  KernelWriter w(name, "templates/exchange/all_reduce.cuh", "tile::allReduce");
+static void addTypes(KernelWriter &w, const AllReduceConfig &c) {
   w.type("X", c.x);
   w.type("Y", c.y);
   w.type("B", c.bias.value_or(c.y));
@@ -34,15 +32,32 @@ KernelSource allReduce(llvm::StringRef name, const AllReduceConfig &c) {
   w.flag("Residual", c.residual.has_value());
   w.flag("Statistics", c.statistics);
   addExchange(w, c.n, c.ranks);
-  w.check(llvm::Twine("tile::Tiles<2>::words == ") + llvm::Twine(rt::kTileWords));
-  w.check(llvm::Twine("tile::Tiles<2>::slots == ") + llvm::Twine(rt::kTileSlots));
-  w.in("x", c.x);
+}
+static void addEnd(KernelWriter &w, const AllReduceConfig &c) {
   w.in("bias", c.bias.value_or(c.y), c.bias.has_value());
   w.in("residual", c.residual.value_or(c.y), c.residual.has_value());
   w.out("y", c.y);
   w.value("float2 *", "statistics", c.statistics);
   w.i32("rows");
+}
+
+KernelSource allReduce(llvm::StringRef name, const AllReduceConfig &c) {
+  KernelWriter w(name, "templates/exchange/all_reduce.cuh", "tile::allReduce");
+  addTypes(w, c);
+  w.constant("Items", items);
+  w.check(llvm::Twine("tile::Tiles<2>::words == ") + llvm::Twine(rt::kTileWords));
+  w.check(llvm::Twine("tile::Tiles<2>::slots == ") + llvm::Twine(rt::kTileSlots));
+  w.in("x", c.x);
+  addEnd(w, c);
   return w.finish(threads);
+}
+
+KernelSource allReduceSent(llvm::StringRef name, const AllReduceSentConfig &c) {
+  KernelWriter w(name, "templates/exchange/all_reduce_sent.cuh", "tile::allReduceSent");
+  addTypes(w, c);
+  w.check(llvm::Twine("tile::SentSums::numbersBytes == ") + llvm::Twine(rt::kSumNumbersBytes));
+  addEnd(w, c);
+  return w.finish(threads, 0, 2);
 }
 
 KernelSource allGather(llvm::StringRef name, const AllGatherConfig &c) {
@@ -50,6 +65,7 @@ KernelSource allGather(llvm::StringRef name, const AllGatherConfig &c) {
   KernelWriter w(name, "templates/exchange/all_gather.cuh", "tile::allGather");
   w.type("X", word);
   addExchange(w, c.n, c.ranks);
+  w.constant("Items", items);
   w.value(("const " + word + " *").str(), "x");
   w.value((word + " *").str(), "y");
   w.i32("rows");
@@ -58,6 +74,11 @@ KernelSource allGather(llvm::StringRef name, const AllGatherConfig &c) {
 
 Grid exchangeGrid(const plan::ExprT &count) {
   return blocks(minExpr(ceilDivExpr(count, threads), rt::constantExpr(mostBlocks)));
+}
+
+Grid sentGrid(const plan::ExprT &count, int64_t processors) {
+  return blocks(
+      minExpr(ceilDivExpr(count, int64_t(threads) * 8), rt::constantExpr(2 * processors)));
 }
 
 /// Why kernels do not exchange among so many; empty: they do.
@@ -70,7 +91,7 @@ static std::string tooManyRanks(int64_t ranks) {
 llvm::Error emitAllReduce(StepBuilder &b, const AllReduceGroup &group) {
   Op &op = *group.reduce;
   Value *x = op.operand(0), *y = group.last->result();
-  AllReduceConfig c;
+  AllReduceSentConfig c;
   c.ranks = op.intAttr("ranks");
   if (const std::string why = tooManyRanks(c.ranks); !why.empty())
     return noKernel(op, why);
@@ -79,15 +100,17 @@ llvm::Error emitAllReduce(StepBuilder &b, const AllReduceGroup &group) {
       return noKernel(op, why);
   if (x->type.rank() == 0 || !x->type.shape.back().isConstant())
     return noKernel(op, "the number of its columns is not constant");
-  c.x = scalarOf(x);
   c.y = scalarOf(y);
+  c.x = group.sent ? c.y : scalarOf(x);
   c.n = lastDim(x);
   if (group.bias)
     c.bias = scalarOf(group.bias);
   if (group.residual)
     c.residual = scalarOf(group.residual);
   ArgList list(b);
-  list.set("exchange", StepBuilder::exchange()).in("x", x);
+  list.set("exchange", StepBuilder::exchange());
+  if (!group.sent)
+    list.in("x", x);
   if (group.bias)
     list.in("bias", group.bias);
   if (group.residual)
@@ -100,9 +123,12 @@ llvm::Error emitAllReduce(StepBuilder &b, const AllReduceGroup &group) {
   if (!args)
     return args.takeError();
   const Dim count = elements(x);
-  b.launch(group.last->locations, group.what, allReduce(b.pool().nextKernelName("all_reduce"), c),
-           *args, exchangeGrid(b.expr(count)),
-           bytesOf(x) + bytesOf(y) + (group.residual ? bytesOf(group.residual) : Dim(0)),
+  const std::string name = b.pool().nextKernelName("all_reduce");
+  b.launch(group.last->locations, group.what,
+           group.sent ? allReduceSent(name, c) : allReduce(name, c), *args,
+           group.sent ? sentGrid(b.expr(count), group.processors) : exchangeGrid(b.expr(count)),
+           (group.sent ? bytesOf(y) * Dim(c.ranks) : bytesOf(x)) + bytesOf(y) +
+               (group.residual ? bytesOf(group.residual) : Dim(0)),
            count * Dim(c.ranks - 1));
   return llvm::Error::success();
 }

@@ -16,15 +16,20 @@ struct AllReduceConfig {
   int64_t n = 0, ranks = 2;
   bool statistics = false; ///< of parts of 32 columns
 };
+/// What products have sent, in type x; n is a multiple of 8.
+struct AllReduceSentConfig : AllReduceConfig {};
 struct AllGatherConfig {
   bool wide = true; ///< elements of 4 bytes, or of 2
   int64_t n = 0, ranks = 2;
 };
 
 KernelSource allReduce(llvm::StringRef name, const AllReduceConfig &config);
+KernelSource allReduceSent(llvm::StringRef name, const AllReduceSentConfig &config);
 KernelSource allGather(llvm::StringRef name, const AllGatherConfig &config);
 /// Of either, for `count` words.
 Grid exchangeGrid(const plan::ExprT &count);
+/// Of allReduceSent, of a device with so many multiprocessors.
+Grid sentGrid(const plan::ExprT &count, int64_t processors);
 
 llvm::Error emitAllReduce(StepBuilder &b, const AllReduceGroup &group);
 llvm::Error lowerAllGather(StepBuilder &b, Op &op);

@@ -25,6 +25,9 @@ struct Exchange {
   unsigned arrived; ///< blocks of this launch that have ended
   unsigned failed;  ///< nobody waits any more
   unsigned apart;   ///< no two ranks share a device
+  unsigned sums;    ///< the last round of sums that products send (sums.cuh)
+  u64 sumsAt;       ///< of them in the memory of a rank
+  u64 sumsBytes;    ///< of a rank's in a round
 };
 
 namespace exchanging {
@@ -102,6 +105,18 @@ __device__ __forceinline__ unsigned receive(Exchange *e, const u64 *at, unsigned
 /// The most blocks of a launch, and threads of each.
 constexpr int exchangeBlocks = 64, exchangeThreads = 512;
 
+/// The last block of a launch that comes here notes how far it came.
+template <typename Note> __device__ __forceinline__ void endRound(Exchange *e, const Note &note) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    if (atomicAdd(&e->arrived, 1u) == gridDim.x - 1) {
+      e->arrived = 0;
+      note();
+    }
+  }
+}
+
 /// All threads of a launch exchange `count` words: `mine(i)` is the word i of this rank, and
 /// `use(i, words)` gets those of all ranks, in their order.
 ///
@@ -153,14 +168,7 @@ __device__ __forceinline__ void exchangeWords(Exchange *e, i64 count, const Mine
         use(i, all);
     }
   }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    if (atomicAdd(&e->arrived, 1u) == gridDim.x - 1) {
-      e->arrived = 0;
-      e->round = before + rounds;
-    }
-  }
+  endRound(e, [&] { e->round = before + rounds; });
 }
 
 } // namespace gpt2c::tile

@@ -52,7 +52,11 @@ llvm::Expected<LinearCall> linearCall(const LinearGroup &g, ArgList &args, Epilo
   addEpilogue(g, args, call.epilogue, bias, residual);
   const int64_t n = g.problem.n, k = g.problem.k;
   call.m = leading(x);
-  args.in("x", x).in("w", w).out("y", y).i32("m", call.m).i32("n", n).i32("k", k);
+  args.in("x", x).in("w", w).i32("m", call.m).i32("n", n).i32("k", k);
+  if (g.problem.fused.end == ProductEndKind::Send)
+    args.set("y", StepBuilder::null());
+  else
+    args.out("y", y);
   auto taken = args.take();
   if (!taken)
     return taken.takeError();

@@ -1,5 +1,6 @@
 #include "templates/linear/parts/TmaTiles.h"
 
+#include "schedule/cost/LinkRates.h"
 #include "templates/linear/parts/ConfigList.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -243,10 +244,24 @@ double tmaCost(const LinearTmaPersistentConfig &c, const LinearShape &s) {
 static bool inLines(const LinearTmaPersistentConfig &c) { return storesLines(c); }
 template <typename Config> static bool inLines(const Config &) { return false; }
 
+static bool sendsLines(const LinearTmaConfig &c) {
+  return c.splitK == 1 && c.n % c.bn == 0 && c.n % 8 == 0;
+}
+static bool sendsLines(const LinearTmaPersistentConfig &c) { return storesLines(c); }
+static bool sendsLines(const LinearTmaInt8WeightsConfig &) { return false; }
+
+/// What sums that go to other ranks take longer on the link where they are no whole lines: their
+/// time again.
+template <typename Config> static double sendCost(const Config &c, const LinearProblem &p) {
+  return p.fused.end == ProductEndKind::Send && !sendsLines(c)
+             ? 2 * double(p.rows) * double(p.n) / LinkRates().bytes
+             : 0;
+}
+
 // Angles, 8 bytes for two columns, come from L2 behind the last k-tile of a tile. Where rows do not
 // leave in lines a warp reads parts of lines of the tables, and these twice.
 template <typename Config> static double withRotation(const Config &c, const LinearProblem &p) {
-  const double cost = tmaCost(c, p) * p.target.rates.multiplies();
+  const double cost = tmaCost(c, p) * p.target.rates.multiplies() + sendCost(c, p);
   if (p.fused.end != ProductEndKind::Rotation)
     return cost;
   const int64_t blocks = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn);
@@ -296,7 +311,8 @@ TmaTile bestTmaTile(const LinearProblem &p) {
     c.normParts = p.fused.normParts;
     const int64_t tiles = divideCeilSigned(s.rows, c.bm) * divideCeilSigned(s.n, c.bn),
                   waves = divideCeilSigned(tiles, s.target.multiprocessors);
-    return tmaCost(c, s) + (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0) +
+    return tmaCost(c, s) + sendCost(c, p) +
+           (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0) +
            (statistics && waitsForResidual(c) ? residual * double(waves) : 0);
   };
   auto cost = [&](TmaTile &tile) { return std::visit(costOf, tile); };

@@ -98,6 +98,24 @@ template <typename Epilogue, typename = void> inline constexpr bool isTurned = f
 template <typename Epilogue>
 inline constexpr bool isTurned<Epilogue, decltype((void)&Epilogue::rotation)> = true;
 
+/// Whether results go to all ranks (sent.cuh): it says `using Sends = void`, and puts them where
+/// they belong by forRanks(). Such an epilogue is told to begin().
+template <typename Epilogue, typename = void> inline constexpr bool isSent = false;
+template <typename Epilogue>
+inline constexpr bool isSent<Epilogue, typename Epilogue::Sends> = true;
+template <typename Epilogue> __device__ __forceinline__ void begin(Epilogue &epilogue) {
+  if constexpr (isSent<Epilogue>)
+    epilogue.begin();
+}
+/// put(y), of each rank where results go to all.
+template <typename Epilogue, typename Y, typename Put>
+__device__ __forceinline__ void forResults(const Epilogue &epilogue, Y *y, const Put &put) {
+  if constexpr (isSent<Epilogue>)
+    epilogue.template forRanks<Y>(put);
+  else
+    put(y);
+}
+
 /// Stores what an epilogue made of the sums of `row` from column `col` on, of n: in y[., n], or
 /// behind a gate in y[., n / 2], which is only asked for even V.
 template <typename Epilogue, int V, typename Y>
@@ -111,6 +129,13 @@ __device__ __forceinline__ void storeResults(Y *y, i64 row, int n, int col, cons
       half[i] = v[i];
     storeFloats<V / 2>(y + row * (n / 2) + col / 2, half);
   }
+}
+
+/// The same in y of each rank where results go to all.
+template <typename Epilogue, int V, typename Y>
+__device__ __forceinline__ void storeResults(const Epilogue &epilogue, Y *y, i64 row, int n,
+                                             int col, const float (&v)[V]) {
+  forResults(epilogue, y, [&](Y *to) { storeResults<Epilogue>(to, row, n, col, v); });
 }
 
 } // namespace gpt2c::epilogue

@@ -118,7 +118,7 @@ struct TileStore {
 #pragma unroll
         for (int j = 0; j < TilesN; j++)
           if (row < m && firstCol + j * 8 < n)
-            gpt2c::epilogue::storeResults<Epilogue>(y, (i64)row, n, firstCol + j * 8, v[j]);
+            gpt2c::epilogue::storeResults(epilogue, y, (i64)row, n, firstCol + j * 8, v[j]);
 #pragma unroll
         for (int j = 0; j < TilesN; j++) {
           acc[i][j][h * 2] = v[j][0];
@@ -141,7 +141,7 @@ struct TileStore {
           float v[1] = {acc[i][j][e]};
           norm.apply(v, rows[i][e / 2], col);
           epilogue(v, (i64)row, (i64)col);
-          gpt2c::epilogue::storeResults<Epilogue>(y, (i64)row, n, col, v);
+          gpt2c::epilogue::storeResults(epilogue, y, (i64)row, n, col, v);
         }
   }
 };
@@ -181,7 +181,7 @@ storeTile(float (&acc)[TilesM][TilesN][4], Y *y, int m, int n, int row0, int col
         const float v[4] = {acc[i][2 * j][h * 2], acc[i][2 * j][h * 2 + 1],
                             acc[i][2 * j + 1][h * 2], acc[i][2 * j + 1][h * 2 + 1]};
         if (row < m && (Whole || quadCol + j * 16 < n))
-          gpt2c::epilogue::storeResults<Epilogue>(y, (i64)row, n, quadCol + j * 16, v);
+          gpt2c::epilogue::storeResults(epilogue, y, (i64)row, n, quadCol + j * 16, v);
       };
 #pragma unroll
       for (int i = 0; i < TilesM; i++)

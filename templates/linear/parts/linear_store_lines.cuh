@@ -104,8 +104,10 @@ storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, Extent extent, int row0,
       const int row = k * (32 / count) + lane / count, unit = lane % count;
       const uint4 line = *reinterpret_cast<const uint4 *>(place(row % 16, unit));
       if (row < 16 && top + row < m)
-        *reinterpret_cast<uint4 *>(y + (i64)(top + row) * n + col0 + First * 8 + unit * 8) =
-            end.template apply<Y>(epilogue, k, line);
+        gpt2c::epilogue::forResults(epilogue, y, [&](Y *to) {
+          *reinterpret_cast<uint4 *>(to + (i64)(top + row) * n + col0 + First * 8 + unit * 8) =
+              end.template apply<Y>(epilogue, k, line);
+        });
     }
   }
   if constexpr (First + count < Tiles)

@@ -27,6 +27,7 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
   norm.stageColumns(columns + Epilogue::columnOperands, col0, C::N, threadIdx.x, L::consumers);
   copyAsyncCommit();
   waitForPredecessor();
+  gpt2c::epilogue::begin(epilogue);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpRow = row0 + warp * 16;
   const typename Norm::Parts parts[2] = {norm.load(warpRow + lane / 4, m),
                                          norm.load(warpRow + lane / 4 + 8, m)};

@@ -245,6 +245,11 @@ struct LinearTmaPersistentBlock {
   __device__ __forceinline__ void consume() {
     const int ownRow = C::Cooperative ? group * 64 : 0, first = C::Cooperative ? 0 : group;
     const Consumer consumer(ring, shared, ownRow);
+    Epilogue given = p.epilogue;
+    if constexpr (gpt2c::epilogue::isSent<Epilogue>) {
+      waitForPredecessor();
+      given.begin();
+    }
     const unsigned ringAddress = keptAddress(shared) + ownRow * 128;
     char *buffer = reinterpret_cast<char *>(shared) + L::ringBytes +
                    (group * 4 + warp) * (L::lines ? halvesBytes : 0);
@@ -263,7 +268,7 @@ struct LinearTmaPersistentBlock {
         done[group].arrive();
       wgmmaWait<0>();
       consumer.handBack((stage + C::Stages - 1) % C::Stages);
-      finish(acc, turn, row0, col0, ownRow, buffer);
+      finish(acc, given, turn, row0, col0, ownRow, buffer);
     }
   }
   /// The accumulators begin with R. The other group's last product is still under way.
@@ -331,10 +336,10 @@ struct LinearTmaPersistentBlock {
     if (kTile > 0)
       consumer.handBack(previous);
   }
-  __device__ __forceinline__ void finish(Accumulators &acc, int turn, int row0, int col0,
-                                         int ownRow, char *buffer) {
+  __device__ __forceinline__ void finish(Accumulators &acc, const Epilogue &given, int turn,
+                                         int row0, int col0, int ownRow, char *buffer) {
     const int slot = turn % 2; // of the operands
-    Epilogue epilogue = p.epilogue;
+    Epilogue epilogue = given;
     Norm norm = p.norm;
     // These take the places, and copy nothing.
     epilogue.stageColumns(columns[slot], col0, C::N, C::BN, 1);
