@@ -2,18 +2,18 @@
 """Decoders of the shapes that people run, random weights: decode steps and prompts beside their
 floor, and PyTorch on the same GPU in the same run. Prints a table in Markdown.
 
-    bench-shapes.py [--shapes=NAME,.. | all] [--random=N --seed=N [--normed]] [--batches=1,8,32]
-        [--prompts=1x512,8x512] [--context=512] [--precision=fp16] [--quantize=w8a16,..]
-        [--peer] [--samples=7] [--jobs=4] [--work=DIR] [gpt2c flags ...]
+    bench-shapes.py [--shapes=NAME,.. | all] [--random=N --seed=N [--normed] [--weights=2.5]]
+        [--batches=1,8,32] [--prompts=1x512,8x512] [--context=512] [--precision=fp16]
+        [--quantize=w8a16,..] [--peer] [--samples=7] [--jobs=4] [--work=DIR] [gpt2c flags ...]
 
 --random draws N shapes: 4 to 40 layers, widths from 256 to 4096, any number of heads, ratio of
-heads to keys, MLP and vocabulary, with --normed with norms of queries and keys. Each shape is
-compiled as it is and with each --quantize. The floor is that of an H200: weights and keys once at
-4.6 TB/s, or operations at 880 TFLOP/s, whichever is longer; weights of a quantised plan count a
-byte. --peer: PyTorch, compiled, with a static KV state and its fastest attention, weights in the
-precision of the first plan. A decode step is the time of 64 greedy ones divided by 64, the choice
-included. Models and plans in DIR are used again; gpt2c and gpt2c-bench are found as the shell finds
-them. Needs numpy and onnx, for --peer PyTorch.
+heads to keys, MLP and vocabulary, at most --weights billion weights, with --normed with norms of
+queries and keys. Each shape is compiled as it is and with each --quantize. The floor is that of an
+H200: weights and keys once at 4.6 TB/s, or operations at 880 TFLOP/s, whichever is longer; weights
+of a quantised plan count a byte. --peer: PyTorch, compiled, with a static KV state and its fastest
+attention, weights in the precision of the first plan. A decode step is the time of 64 greedy ones
+divided by 64, the choice included. Models and plans in DIR are used again; gpt2c and gpt2c-bench
+are found as the shell finds them. Needs numpy and onnx, for --peer PyTorch.
 """
 import argparse
 import concurrent.futures
@@ -40,8 +40,8 @@ SHAPES = {"smollm2-135m": (30, 576, 1536, 9, 3, 49152, 64, True),
           "llama-3-8b": (32, 4096, 14336, 32, 8, 128256, 128, False)}
 
 
-def drawn(rng, normed):
-    """A shape of at most 2.5 billion weights, by its name."""
+def drawn(rng, normed, most):
+    """A shape of at most `most` billion weights, by its name."""
     while True:
         size = rng.choice((64, 64, 80, 96, 128, 128, 256))
         shared = rng.randint(1, 16)
@@ -51,7 +51,7 @@ def drawn(rng, normed):
         vocabulary = 256 * rng.randint(32, 1000)
         shape = (layers, width, hidden, heads, shared, vocabulary, size, rng.random() < 0.5,
                  normed)
-        if 0.5 <= heads * size / width <= 2 and weights_of(shape) < 2.5e9:
+        if 0.5 <= heads * size / width <= 2 and weights_of(shape) < 1e9 * most:
             name = f"{layers}x{width}-{heads}of{size}on{shared}-{hidden}-{vocabulary}"
             return name + ("-normed" if normed else ""), shape
 
@@ -180,6 +180,7 @@ def main():
     parser.add_argument("--random", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--normed", action="store_true")
+    parser.add_argument("--weights", type=float, default=2.5)
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--prompts", default="1x512,8x512")
     parser.add_argument("--context", type=int, default=512)
@@ -199,7 +200,7 @@ def main():
         parser.error(f"no shape '{min(unknown)}': {', '.join(SHAPES)}")
     rng = random.Random(args.seed)
     shapes = {n: SHAPES[n] for n in names}
-    shapes |= dict(drawn(rng, args.normed) for _ in range(args.random))
+    shapes |= dict(drawn(rng, args.normed, args.weights) for _ in range(args.random))
     decoder, schemes = sibling("bench-decoder.py"), ["", *filter(None, args.quantize.split(","))]
 
     def prepare(name):
