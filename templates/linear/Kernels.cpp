@@ -67,6 +67,16 @@ std::string wideRefusal(const LinearProblem &p) {
                         : "";
 }
 
+bool keepsRows(const LinearProblem &p) {
+  return linearStreamKernel().refusal(p.plain()).empty() ||
+         linearStreamRingKernel().refusal(p.plain()).empty();
+}
+
+bool isVocabularyForStreams(const LinearProblem &p) {
+  return wideRefusal(p).empty() &&
+         (keepsRows(p) || (p.rows > 1 && linearStreamTmaKernel().refusal(p.plain()).empty()));
+}
+
 std::string int8Refusal(const LinearProblem &p) {
   return p.x == Scalar::I8 && p.k >= maxIntegerTerms ? "sums of 2^17 and more products" : "";
 }

@@ -35,6 +35,11 @@ std::optional<double> tileMicroseconds(const LinearProblem &p);
 
 /// Why kernels of a vocabulary are not taken for it; empty: they are.
 std::string wideRefusal(const LinearProblem &p);
+/// Whether rows that stay in shared memory while a vocabulary passes by are a way to compute it, by
+/// linear_stream or linear_stream_ring.
+bool keepsRows(const LinearProblem &p);
+/// Whether some kernel of a vocabulary computes it, of one row those that keep rows alone.
+bool isVocabularyForStreams(const LinearProblem &p);
 /// Sums of int8 products: why no kernel has them, or those in tiles do not; empty: one does.
 std::string int8Refusal(const LinearProblem &p);
 std::string int8TilesRefusal(const LinearProblem &p);

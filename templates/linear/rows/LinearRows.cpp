@@ -149,8 +149,7 @@ std::string refusal(const LinearProblem &p) {
 std::string slower(const LinearProblem &p) {
   if (p.rows > fewRows(p))
     return "more than " + std::to_string(fewRows(p)) + " rows: tiles";
-  if (p.isWide() && !p.hasPairs() && infoOf(p.w).bits >= 8 &&
-      (isQuantised(p.w) ? p.k % 16 == 0 : p.k % 32 == 0))
+  if (isVocabularyForStreams(p))
     return "a vocabulary: linear_stream";
   if (areRowsForTiles(p))
     return "tiles cost less: linear_tma";

@@ -94,14 +94,22 @@ std::string refusal(const LinearProblem &p) {
              ? "K is no multiple of 8, or 16 with weights of a byte"
              : "";
 }
-/// Rows up to which linear_stream takes less time; of a long K it has no room for many.
-int64_t fewRows(const LinearProblem &p) { return !isQuantised(p.w) ? 8 : p.k > 1600 ? 16 : 32; }
+/// Rows up to which kernels that keep rows take less time; of a long K they have no room for many.
+int64_t fewRows(const LinearProblem &p) {
+  return !keepsRows(p) ? 1 : !isQuantised(p.w) ? 8 : p.k > 1600 ? 16 : 32;
+}
 
 std::string slower(const LinearProblem &p) {
   return !wideRefusal(p).empty() ? wideRefusal(p)
          : p.rows <= fewRows(p)  ? "few rows: linear_stream"
          : p.rows > 256          ? "more than 256 rows: linear_tma"
                                  : "";
+}
+/// Weights of a byte are converted, by all warps but those that multiply, before memory binds.
+std::optional<double> microseconds(const LinearProblem &p) {
+  const double rate = isQuantised(p.w) ? 2.1e6 : 4.0e6; // bytes a microsecond
+  const TargetRates &rates = p.target.rates;
+  return 2.0 * rates.launches() + rates.reads() * double(p.weightBytes()) / rate;
 }
 llvm::Error emit(LinearLaunch &l, const LinearStreamTmaConfig &c) {
   if (c.best)
@@ -123,6 +131,7 @@ const LinearKernel &linearStreamTmaKernel() {
       .refusal = refusal,
       .slower = slower,
       .configs = configs,
+      .microseconds = microseconds,
       .emit = emit,
       // As linear_tma, but for GELU.
       .sumOrder =
