@@ -21,7 +21,8 @@ const LinearFamily &linearFamily() {
 }
 
 std::optional<double> tileMicroseconds(const LinearProblem &p) {
-  if (p.rows < 2 || p.rows > 32 || !p.isNarrow())
+  // Tiles have 64 rows.
+  if (p.rows < 2 || p.rows > 64 || !p.isNarrow())
     return std::nullopt;
   // A multiprocessor reads no faster than this, all together no faster than memory; blocks of more
   // than one wave leave some idle at last. A block has that much of its weights when its

@@ -30,7 +30,7 @@ inline bool wantsNormStatistics(const LinearProblem &p) {
 /// a product wants the statistics of.
 bool areRowsForTiles(const LinearProblem &p);
 /// Microseconds of a product by tiles in its own type, of few rows no faster than its weights come
-/// from memory, fitted as ringMicroseconds() is; none: it is none of 2 to 32 rows.
+/// from memory, fitted as ringMicroseconds() is; none: it is none of 2 to 64 rows.
 std::optional<double> tileMicroseconds(const LinearProblem &p);
 
 /// Why kernels of a vocabulary are not taken for it; empty: they are.

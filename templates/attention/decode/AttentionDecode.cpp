@@ -14,7 +14,8 @@ std::string nameOf(const AttentionDecodeConfig &c) {
       .str();
 }
 
-unsigned attentionRingBytes(const AttentionDecodeConfig &c) {
+/// Keys that a warp takes in a round, and bytes of each in the state.
+static std::pair<int, unsigned> roundOf(const AttentionDecodeConfig &c) {
   int v = std::min<int>(16 / scalarBytes(c.x), c.aligned ? 16 / scalarBytes(c.kv) : 4);
   while (c.headDim % v != 0)
     v /= 2;
@@ -22,8 +23,13 @@ unsigned attentionRingBytes(const AttentionDecodeConfig &c) {
   int lanes = 1;
   while (lanes < std::min(vectors, 32))
     lanes *= 2;
-  const unsigned row = c.headDim * scalarBytes(c.kv) + (isQuantised(c.kv) ? 4 : 0);
-  return c.warps * c.ring * 2 * (32 / lanes * unroll) * row;
+  return {32 / lanes * unroll, c.headDim * scalarBytes(c.kv) + (isQuantised(c.kv) ? 4 : 0)};
+}
+static int64_t ringKeys(const AttentionDecodeConfig &c) {
+  return int64_t(c.warps) * c.ring * roundOf(c).first;
+}
+unsigned attentionRingBytes(const AttentionDecodeConfig &c) {
+  return 2 * unsigned(ringKeys(c)) * roundOf(c).second;
 }
 
 KernelSource attentionDecode(llvm::StringRef name, const AttentionDecodeConfig &c) {
@@ -65,14 +71,17 @@ Config modelConfig(const AttentionProblem &p) {
     c.splits *= 2;
   c.cluster = c.splits > 1;
   c.warps = !c.last && (c.splits == 1 || (c.splits == 8 && blocks * 8 < 2 * processors)) ? 8 : 4;
-  // Where blocks follow each other on an SM, bulk copies keep it reading. Where they do not, giving
-  // shared memory what the neighbours use as L1 costs more than that gains.
-  if (c.bulk && blocks >= 4 * processors) {
-    Config ring = c;
-    ring.warps = ring.ring = 4;
-    if (attentionRingBytes(ring) <= 64 * 1024)
-      c = ring;
-  }
+  // Bulk copies keep an SM reading where blocks follow each other on it, or where two of them at
+  // least read their rings twice, of half of the context. Elsewhere giving shared memory what the
+  // neighbours use as L1 costs more than that gains.
+  Config ring = c;
+  ring.warps = ring.ring = 4;
+  constexpr int64_t rings = 4;
+  const bool follow = blocks >= 4 * processors,
+             refill = blocks * c.splits >= 2 * processors &&
+                      p.context >= rings * c.splits * ringKeys(ring);
+  if (c.bulk && (follow || refill) && attentionRingBytes(ring) <= 64 * 1024)
+    c = ring;
   return c;
 }
 

@@ -185,7 +185,8 @@ const LinearKernel &linearRowsKernel() {
       .configs = configs,
       .microseconds =
           [](const LinearProblem &p) {
-            return p.rows > 1 ? std::optional(rowsMicroseconds(p)) : std::nullopt;
+            return p.rows > 1 && p.rows <= fewRows(p) ? std::optional(rowsMicroseconds(p))
+                                                      : std::nullopt;
           },
       .emit = emit,
   });
