@@ -99,6 +99,11 @@ void addRings(Suite &suite) {
         c.ring = headDim == 80 ? 3 : 4;
         c.mask = splits == 4;
         attention(suite, kernel, c, ringSizes());
+        c.mask = false;
+        c.queries = 4;
+        c.ropePairs = headDim / 2;
+        c.headNorm = splits == 4;
+        attention(suite, kernel, c, ringSizes());
       }
   for (Scalar t : {f16, f32}) {
     AttentionDecodeConfig model = attentionConfig<AttentionDecodeConfig>(t, t, 64, 3);

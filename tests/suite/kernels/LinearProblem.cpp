@@ -29,6 +29,7 @@ static double apply(const EpilogueStage &stage, double v, double operand) {
     return 1 / (1 + std::exp(-v));
   case EpilogueStage::Tanh:
     return std::tanh(v);
+  case EpilogueStage::Send: // as it is
   case EpilogueStage::Gate: // of pairs, see gatePairs and turnPairs
   case EpilogueStage::Rotation:
     return v;
