@@ -98,7 +98,7 @@ bool LinearFamily::isEndDearer(const LinearProblem &p, const LinearProblem &ende
                                const ProductSite &site) const {
   const std::vector<LinearCandidate> with = candidates(ended), without = candidates(p);
   if (without.empty() || !with.front().microseconds || !without.front().microseconds)
-    return false;
+    return site.form->saves && !without.empty(); // what cannot be compared stays apart
   const double more = *with.front().microseconds - *without.front().microseconds;
   if (site.form->saves)
     return more > site.form->saves(ended, *site.end, *with.front().microseconds);
