@@ -105,7 +105,7 @@ private:
     return llvm::Error::success();
   }
 
-  /// The same of what ranks run, as launches: there is no persistent step that exchanges.
+  /// The same of what ranks run.
   llvm::Error addRanks() {
     for (const auto &division : meta().ranks) {
       const Module module = moduleOfRank(draft_.module, draft_.pool, division->tensor);
@@ -116,7 +116,6 @@ private:
                       .out = *out_,
                       .first = meta().functions.size(),
                       .ranks = division->tensor};
-      ranks.options.decode = DecodeMode::Graph;
       llvm::Error e = addRankFunctions(ranks);
       draft_.pool = std::move(ranks.pool);
       if (e)
@@ -134,6 +133,8 @@ private:
     addAdvance(ranks);
     addSteps(ranks);
     addSample(ranks);
+    if (llvm::Error e = addGenerate(ranks))
+      return e;
     for (auto &function : llvm::drop_begin(meta().functions, ranks.first))
       function->ranks = int32_t(ranks.ranks);
     return llvm::Error::success();

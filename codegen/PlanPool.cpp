@@ -9,6 +9,7 @@
 #include "llvm/Support/Parallel.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -136,6 +137,31 @@ static Tensor partOfRank(const RankedWeight &ranked, int rank) {
   rt::takePart(part, *sizes, rank, {static_cast<const std::byte *>(whole.raw()), whole.bytes()},
                {static_cast<std::byte *>(out.raw()), out.bytes()});
   return out;
+}
+
+Tensor PlanPool::ofRank(const Tensor &t, int64_t rank) const {
+  const RankedWeight *ranked = partOf(t);
+  return ranked ? partOfRank(*ranked, int(rank)) : t;
+}
+
+Tensor PlanPool::ofRanks(int64_t ranks, llvm::function_ref<Tensor(int64_t)> make) {
+  const Tensor first = make(0);
+  if (ranks == 1)
+    return first;
+  llvm::SmallVector<int64_t, 4> shape(first.shape());
+  shape[0] *= ranks;
+  Tensor all(first.dtype(), shape);
+  bool isOne = true;
+  for (int64_t r = 0; r < ranks; ++r) {
+    const Tensor mine = r == 0 ? first : make(r);
+    isOne &= mine.hash() == first.hash();
+    std::memcpy(static_cast<char *>(all.raw()) + r * mine.bytes(), mine.raw(), mine.bytes());
+  }
+  if (isOne)
+    return first;
+  std::vector<int64_t> units(static_cast<size_t>(ranks));
+  std::iota(units.begin(), units.end(), 0);
+  return standIn({std::move(all), 0, first.dim(0), std::move(units), ranks});
 }
 
 Tensor PlanPool::sumsOf(const Tensor &w, const Tensor *factors, const Tensor *scales,

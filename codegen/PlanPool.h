@@ -38,11 +38,17 @@ public:
   Tensor standIn(RankedWeight part);
   /// What `t` stands for; null: for itself.
   const RankedWeight *partOf(const Tensor &t) const;
+  /// What a rank has of `t`: all of it, unless it stands for parts.
+  Tensor ofRank(const Tensor &t, int64_t rank) const;
+  /// What stands for make(rank) of each rank, of one shape; of one alone, or where all have the
+  /// same, that itself.
+  Tensor ofRanks(int64_t ranks, llvm::function_ref<Tensor(int64_t rank)> make);
   /// The address of a weight, or of what a rank has of it.
   plan::ArgT address(const Tensor &t);
   /// f32[N], the sums over k of w[N, K] times factors[K]; null: times 1. Of what a rank has where w
   /// stands for that.
-  Tensor sumsOf(const Tensor &w, const Tensor *factors, const Tensor *scales, const Tensor *zeros);
+  Tensor sumsOf(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr,
+                const Tensor *zeros = nullptr);
   /// The index of the same of a whole weight.
   int rowSums(const Tensor &w, const Tensor *factors, const Tensor *scales = nullptr,
               const Tensor *zeros = nullptr);

@@ -11,6 +11,8 @@ DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, i
   for (const auto &op : decode.ops())
     if (op->is(OpCode::Embed))
       p.type = op->result()->type.dtype;
+    else if (op->is(OpCode::AllGather))
+      p.ranks = op->intAttr("ranks");
   p.grouped = p.type == DType::BF16 || DecoderWeights::of(decode).grouped;
   if (!extend)
     return p;

@@ -27,13 +27,15 @@ enum class DecodeAbility : uint8_t {
   Grouped,    ///< it has what no stage has
   FloatSteps, ///< weights of a byte that are no integers
   Nibbles,    ///< weights of four bits
-  Pages       ///< a state in pages
+  Pages,      ///< a state in pages
+  Ranks       ///< sums and choices over ranks that share every layer
 };
 constexpr llvm::StringRef nameOf(DecodeAbility a) {
   return a == DecodeAbility::Grouped      ? "heads that turn or share keys, a gated MLP, or bf16"
          : a == DecodeAbility::FloatSteps ? "weights of a byte that are no integers"
          : a == DecodeAbility::Nibbles    ? "weights of four bits"
-                                          : "a state in pages";
+         : a == DecodeAbility::Pages      ? "a state in pages"
+                                          : "ranks that share every layer";
 }
 
 /// A step as the persistent kernels are asked about it.
@@ -47,6 +49,7 @@ struct DecodeProblem {
   bool paged = false; ///< over the state of @extend:
   DType pageType = DType::F32;
   int64_t pageTokens = 0, pageColumns = 0; ///< columns of the table; 0: they are no constant
+  int64_t ranks = 1;                       ///< that share every layer: the shape is that of one
   Target target = {};
   bool asked = true;  ///< for, whatever is faster
   bool stages = true; ///< a stage for each op may be faster
@@ -56,7 +59,8 @@ struct DecodeProblem {
         .addIf(grouped, DecodeAbility::Grouped)
         .addIf(shape && shape->weights == DType::F8E4M3, DecodeAbility::FloatSteps)
         .addIf(shape && infoOf(shape->weights).bits < 8, DecodeAbility::Nibbles)
-        .addIf(paged, DecodeAbility::Pages);
+        .addIf(paged, DecodeAbility::Pages)
+        .addIf(ranks > 1, DecodeAbility::Ranks);
   }
 };
 inline const Target &targetOf(const DecodeProblem &p) { return p.target; }

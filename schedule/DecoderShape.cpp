@@ -7,8 +7,14 @@
 
 namespace gpt2c {
 
+bool joinsColumnsOfRanks(const Op &op) {
+  return op.is(OpCode::AllGather) || (op.is(OpCode::Slice) && op.operand(0)->def() &&
+                                      op.operand(0)->def()->is(OpCode::AllGather));
+}
+
 Value *sourceOf(Value *v) {
-  while (v->def() && (v->def()->is(OpCode::Reshape) || v->def()->is(OpCode::Cast)))
+  while (v->def() && (v->def()->is(OpCode::Reshape) || v->def()->is(OpCode::Cast) ||
+                      joinsColumnsOfRanks(*v->def())))
     v = v->def()->operand(0);
   return v;
 }
@@ -20,8 +26,10 @@ class ChainReader {
 public:
   explicit ChainReader(Function &decode) {
     for (auto &op : decode.ops())
-      if (!op->is(OpCode::Constant) && !op->is(OpCode::Reshape) && !op->is(OpCode::Cast) &&
-          !op->info().has(Terminator))
+      if (op->is(OpCode::AllGather))
+        s_.ranks = op->intAttr("ranks");
+      else if (!op->is(OpCode::Constant) && !op->is(OpCode::Reshape) && !op->is(OpCode::Cast) &&
+               !joinsColumnsOfRanks(*op) && !op->info().has(Terminator))
         ops_.push_back(op.get());
   }
 
@@ -163,6 +171,7 @@ private:
       return;
     s_.lastNorm = normOf(*s_.finalNorm);
     s_.vocabulary = widthOf(s_.logits->result());
+    s_.tokens = widthOf(s_.choice->operand(ops::ArgMax::X));
   }
 
   std::vector<Op *> ops_;

@@ -12,7 +12,9 @@
 
 namespace gpt2c {
 
-/// What `v` is but for its shape, or but for the type of the logits.
+/// Whether the op joins columns of all ranks: all_gather, or a slice of them without padding.
+bool joinsColumnsOfRanks(const Op &op);
+/// What `v` is but for its shape, for the type of the logits, or for columns of other ranks.
 Value *sourceOf(Value *v);
 
 /// x + attention(norm(x)), and y + MLP(norm(y)) behind it; the ops are in that order.
@@ -33,6 +35,8 @@ struct DecoderShape {
   DType type = DType::F32;    ///< of what ops hand on
   DType weights = DType::F32; ///< of all products
   int64_t width = 0, hidden = 0, vocabulary = 0;
+  int64_t tokens = 0; ///< of all ranks: those that are chosen from
+  int64_t ranks = 1;  ///< that share every layer: heads, hidden columns and vocabulary are of one
   int64_t heads = 0, keyHeads = 0, headDim = 0;
   int64_t context = 0; ///< tokens of the KV state; 0: it is a symbol
   int64_t rotary = 0;  ///< pairs of a head that turn; 0: none

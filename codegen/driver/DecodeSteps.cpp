@@ -6,6 +6,7 @@
 #include "runtime/plan/Arch.h"
 #include "runtime/plan/FunctionNames.h"
 #include "schedule/DecodeForm.h"
+#include "schedule/RankStep.h"
 #include "templates/Lowerings.h"
 #include "templates/decode_step/common/DecodeKernels.h"
 #include "templates/decode_step/common/PersistentStep.h"
@@ -24,13 +25,14 @@ static int64_t mostPersistent(const PlanDraft &d) {
   return d.options.precision == "fp32" ? 1 : d.options.maxBatch;
 }
 
-/// @decode as it is asked about for persistent kernels, or its form with the floats that int8
-/// weights stand for where that is run.
+/// @decode as it is asked about for persistent kernels, of ranks with the sums over them in its
+/// products, or its form with the floats that int8 weights stand for where that is run.
 class StepBody {
 public:
   StepBody(PlanDraft &d, Function &decode, const DecodeForms &forms, const Function *extend)
-      : d_(d), decode_(decode), wide_(d.function(functions::widened(decode.name()))), forms_(forms),
-        extend_(extend) {
+      : d_(d), ofRank_(d.ranks > 1 ? stepOfRank(decode) : nullptr),
+        decode_(ofRank_ ? *ofRank_ : decode), wide_(d.function(functions::widened(decode.name()))),
+        forms_(forms), extend_(extend) {
     if (wide_) {
       shape_ = shapeOf(decode);
       wideShape_ = shapeOf(*wide_);
@@ -57,6 +59,7 @@ private:
   }
 
   PlanDraft &d_;
+  std::unique_ptr<Function> ofRank_;
   Function &decode_, *wide_;
   const DecodeForms &forms_;
   const Function *extend_;
@@ -139,8 +142,8 @@ static llvm::Error addVersions(PlanDraft &d, const DecodeForms &forms, Function 
       if (forms.missNothing())
         llvm::consumeError(std::move(e));
       else
-        d.out.graphDecode.add(std::to_string(rows) + " sequences: " + llvm::toString(std::move(e)),
-                              d.archs);
+        d.lacks(&GeneratedPlan::graphDecode,
+                std::to_string(rows) + " sequences: " + llvm::toString(std::move(e)));
       break;
     }
     clusters = !out->steps.empty() && out->steps.front()->clusters > 0;
@@ -155,9 +158,9 @@ llvm::Error addGenerate(PlanDraft &d) {
   const DecodeForms forms = formsOf(d);
   if (!forms.graph().empty() || d.options.batchInvariant)
     return llvm::Error::success();
-  if (!forms.areAsked()) {
+  if (!forms.areAsked() || (d.ranks > 1 && decode)) {
     if (llvm::Error e = addVersions(d, forms, *decode))
-      d.out.graphDecode.add(llvm::toString(std::move(e)), d.archs);
+      d.lacks(&GeneratedPlan::graphDecode, llvm::toString(std::move(e)));
     return llvm::Error::success();
   }
   auto isHopper = [](const std::string &name) {

@@ -278,11 +278,31 @@ Result<HostTensor> CudaBackend::readKv(int layer, plan::KvPart part, int64_t bat
   return out;
 }
 
-Result<std::unique_ptr<Backend>> openBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
-                                             std::unique_ptr<Exchange> exchange) {
+Status joinRanks(std::span<CudaBackend *const> ranks) {
+  std::vector<Exchange::Memory> memory;
+  for (CudaBackend *rank : ranks)
+    memory.push_back({rank->executor_->scratch(), rank->logits_.address()});
+  // A step is one kernel on all ranks or on none.
+  const size_t functions = ranks[0]->functions().size();
+  for (size_t i = 0; i < functions; ++i)
+    for (CudaBackend *rank : ranks) {
+      const std::string problem = rank->executor_->stageProblem(*rank->functions()[i]);
+      for (CudaBackend *other : ranks)
+        if (!problem.empty())
+          other->executor_->refuseStages(*other->functions()[i], problem);
+    }
+  for (CudaBackend *rank : ranks)
+    if (Status s = rank->exchange_->setMemory(memory); !s.ok())
+      return s;
+  return {};
+}
+
+Result<std::unique_ptr<CudaBackend>> openBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
+                                                 std::unique_ptr<Exchange> exchange) {
   auto start = std::chrono::steady_clock::now();
-  const RankPlace place =
-      exchange ? RankPlace{exchange->rank(), exchange->ranks(), exchange->record()} : RankPlace();
+  const RankPlace place = exchange ? RankPlace{exchange->rank(), exchange->ranks(),
+                                               exchange->record(), exchange->ranksOfDevice()}
+                                   : RankPlace();
   Result<std::unique_ptr<CudaExecutor>> executor = CudaExecutor::create(device, plan, place);
   if (!executor)
     return executor.status();
@@ -292,7 +312,7 @@ Result<std::unique_ptr<Backend>> openBackend(std::shared_ptr<CudaDevice> device,
     return s;
   backend->setLoadSeconds(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  return std::unique_ptr<Backend>(std::move(backend));
+  return backend;
 }
 
 } // namespace cuda
@@ -301,7 +321,10 @@ Result<std::unique_ptr<Backend>> makeCudaBackendOn(Plan::Ptr plan, int ordinal) 
   Result<std::shared_ptr<cuda::CudaDevice>> device = cuda::CudaDevice::open(ordinal);
   if (!device)
     return device.status();
-  return cuda::openBackend(device.take(), std::move(plan));
+  auto backend = cuda::openBackend(device.take(), std::move(plan));
+  if (!backend)
+    return backend.status();
+  return std::unique_ptr<Backend>(backend.take());
 }
 
 Result<std::unique_ptr<Backend>> makeCudaBackend(Plan::Ptr plan) {

@@ -87,6 +87,7 @@ public:
   Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch, int64_t tokens) override;
 
 private:
+  friend Status joinRanks(std::span<CudaBackend *const> ranks);
   /// Decode steps of one graph: enough to hide what a launch of it costs, few enough to show text
   /// as it grows.
   static constexpr int kGraphSteps = 16;
@@ -231,7 +232,10 @@ private:
 };
 
 /// The plan on the device, alone or as the rank whose end of an exchange it is given.
-Result<std::unique_ptr<Backend>> openBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
-                                             std::unique_ptr<Exchange> exchange = nullptr);
+Result<std::unique_ptr<CudaBackend>> openBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
+                                                 std::unique_ptr<Exchange> exchange = nullptr);
+/// Tells ranks, in their order, where each has what the others' kernels write, and agrees which
+/// steps are one kernel. Before any of them runs.
+Status joinRanks(std::span<CudaBackend *const> ranks);
 
 } // namespace gpt2c::rt::cuda

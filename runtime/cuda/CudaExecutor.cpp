@@ -154,10 +154,13 @@ Result<CudaExecutor::Stages> CudaExecutor::checkStages(const plan::StepT &step) 
                                                      step.block[0], step.shared_bytes);
     if (!clusters)
       return clusters.status();
-    const auto resident = static_cast<unsigned>(*clusters);
+    const auto resident = static_cast<unsigned>(*clusters / place_.ranksOfDevice);
     if (resident < step.clusters)
       return Stages{std::to_string(step.clusters) + " clusters of " +
-                    std::to_string(step.cluster_blocks) + " blocks do not run at once" + on};
+                    std::to_string(step.cluster_blocks) + " blocks do not run at once" + on +
+                    (place_.ranksOfDevice > 1
+                         ? " for each of " + std::to_string(place_.ranksOfDevice) + " ranks"
+                         : "")};
     return Stages{"",
                   std::min(resident, step.clusters + step.spare_clusters) * step.cluster_blocks};
   }

@@ -17,6 +17,7 @@ namespace gpt2c::rt::cuda {
 struct RankPlace {
   int rank = 0, ranks = 1;
   CUdeviceptr exchange = 0;
+  int ranksOfDevice = 1; ///< kernels of all of them run at the same time
 };
 
 class CudaExecutor {
@@ -53,6 +54,14 @@ public:
 
   /// Why the stages of `function` cannot run on this device; empty when they can.
   const std::string &stageProblem(const plan::FunctionT &function) const;
+
+  /// Notes that they do not, as another rank cannot run its own.
+  void refuseStages(const plan::FunctionT &function, const std::string &problem) {
+    if (auto it = stages_.find(&function); it != stages_.end() && it->second.problem.empty())
+      it->second.problem = problem;
+  }
+  /// Where the workspace of all functions but those that are late begins.
+  CUdeviceptr scratch() const { return generating_.scratch.address(); }
 
   /// Copies what buffer `index` of the function holds now, as large as it is at `symbols`.
   Result<HostTensor> readBuffer(const plan::FunctionT &function, size_t index,

@@ -39,18 +39,26 @@ Result<std::unique_ptr<Backend>> makeCudaRanks(const Plan::Ptr &plan, std::span<
   if (!ends)
     return ends.status();
   // Each gathers its parts of the weights.
-  std::vector<std::optional<Result<std::unique_ptr<Backend>>>> opened(devices.size());
+  std::vector<std::optional<Result<std::unique_ptr<cuda::CudaBackend>>>> opened(devices.size());
   std::vector<std::thread> threads;
   for (size_t r = 0; r < devices.size(); ++r)
     threads.emplace_back(
         [&, r] { opened[r].emplace(cuda::openBackend(devices[r], plan, std::move((*ends)[r]))); });
   for (std::thread &t : threads)
     t.join();
-  return openThreadRanks(plan, ranks, [&](RankLink &link) {
-    Result<std::unique_ptr<Backend>> &rank = *opened[size_t(link.rank())];
-    if (rank)
-      static_cast<cuda::CudaBackend &>(**rank).setLink(link);
-    return std::move(rank);
+  std::vector<cuda::CudaBackend *> all;
+  for (auto &rank : opened)
+    if (*rank)
+      all.push_back((*rank)->get());
+  if (all.size() == opened.size())
+    if (Status s = cuda::joinRanks(all); !s.ok())
+      return s;
+  return openThreadRanks(plan, ranks, [&](RankLink &link) -> Result<std::unique_ptr<Backend>> {
+    auto &rank = *opened[size_t(link.rank())];
+    if (!rank)
+      return rank.status();
+    (*rank)->setLink(link);
+    return std::unique_ptr<Backend>(rank.take());
   });
 }
 

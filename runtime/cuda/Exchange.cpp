@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -74,6 +75,8 @@ Status Exchange::place(std::span<const std::unique_ptr<Exchange>> all, double pa
   record.ranks = ranks_;
   record.sumsAt = sumsAt(ranks_);
   record.sumsBytes = sums_;
+  ranksOfDevice_ = int(
+      std::ranges::count_if(all, [&](const auto &a) { return a->device_->isSameGpu(*device_); }));
   if (Status s = device_->zero(slots_.address(), slots_.bytes()); !s.ok())
     return s;
   if (Status s = device_->upload(record_.address(), &record, sizeof record); !s.ok())
@@ -110,6 +113,16 @@ Exchange::connect(std::span<const std::shared_ptr<CudaDevice>> devices, double p
     if (Status s = end->place(all, patience); !s.ok())
       return s;
   return all;
+}
+
+Status Exchange::setMemory(std::span<const Memory> ofRanks) {
+  ExchangeRecord record;
+  for (size_t r = 0; r < ofRanks.size(); ++r) {
+    record.scratch[r] = ofRanks[r].scratch;
+    record.logits[r] = ofRanks[r].logits;
+  }
+  constexpr size_t at = offsetof(ExchangeRecord, scratch);
+  return device_->upload(record_.address() + at, record.scratch, sizeof record - at);
 }
 
 Status Exchange::check() const {

@@ -25,6 +25,14 @@ public:
   /// What kernels are given.
   CUdeviceptr record() const { return record_.address(); }
   uint64_t bytes() const { return record_.bytes() + slots_.bytes(); }
+  /// How many ranks this one's device has.
+  int ranksOfDevice() const { return ranksOfDevice_; }
+  /// What kernels of one rank write of another's, laid out alike on all: workspace and logits.
+  struct Memory {
+    CUdeviceptr scratch = 0, logits = 0;
+  };
+  /// Tells the kernels of all ranks; to be called before any of them runs.
+  Status setMemory(std::span<const Memory> ofRanks);
   /// Whether no kernel that has ended waited in vain; else for which rank. It stays so: nothing
   /// that is launched behind it exchanges anything.
   Status check() const;
@@ -35,7 +43,7 @@ private:
   Status place(std::span<const std::unique_ptr<Exchange>> all, double patience);
 
   std::shared_ptr<CudaDevice> device_;
-  int rank_ = 0, ranks_ = 1;
+  int rank_ = 0, ranks_ = 1, ranksOfDevice_ = 1;
   double patience_ = 0;
   uint64_t sums_ = 0;
   DeviceMemory record_, slots_;

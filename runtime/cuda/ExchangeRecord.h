@@ -22,8 +22,10 @@ struct ExchangeRecord {
   uint32_t sums = 0;      ///< the last round of sums that products send
   uint64_t sumsAt = 0;    ///< of them in the memory of a rank
   uint64_t sumsBytes = 0; ///< of a rank's in a round
+  /// Of each rank: workspace of kernels and logits, laid out alike on all.
+  uint64_t scratch[kMostExchangingRanks] = {}, logits[kMostExchangingRanks] = {};
 };
-static_assert(sizeof(ExchangeRecord) == 128);
+static_assert(sizeof(ExchangeRecord) == 256);
 
 /// Blocks of a launch at most, words of a tile, slots of tiles of a block and a rank.
 inline constexpr uint64_t kExchangeBlocks = 64, kTileWords = 8192, kTileSlots = 4;

@@ -22,6 +22,7 @@ llvm::Expected<DecoderShape> shapeOfRank(const DecoderShape &shape, int64_t tens
   rank.keyHeads = deal.keysOfRank();
   rank.hidden = llvm::divideCeil(shape.hidden, tensor);
   rank.vocabulary = llvm::divideCeil(shape.vocabulary, tensor);
+  rank.ranks = tensor;
   return rank;
 }
 
@@ -37,18 +38,20 @@ double slowestStage(const DecoderShape &shape, int64_t stages) {
   return best / all;
 }
 
-/// Microseconds of a step on one GPU, and whether it is one kernel.
-static std::pair<double, bool> stepOfOne(const DecodeProblem &step,
-                                         llvm::ArrayRef<const DecodeKernel *> kernels) {
-  const double graph = graphStepMicroseconds(*step.shape, step.rows, step.target.rates);
+/// Microseconds of a step as one kernel or as launches, whichever is taken.
+static double stepOf(const DecodeProblem &step, llvm::ArrayRef<const DecodeKernel *> kernels,
+                     const LinkRates &link) {
+  const TargetRates &rates = step.target.rates;
+  const double graph = graphStepMicroseconds(*step.shape, step.rows, rates) +
+                       exchangeMicroseconds(*step.shape, step.rows, 1, false, rates, link);
   if (step.rows > persistentRows[std::size(persistentRows) - 1])
-    return {graph, false};
+    return graph;
   if (const DecodeKernel *taken = leaderOf(kernels, step, step)) {
     const auto candidates = taken->candidates(step);
     if (!candidates.empty() && candidates.front().microseconds)
-      return {std::min(graph, *candidates.front().microseconds), true};
+      return std::min(graph, *candidates.front().microseconds);
   }
-  return {graph, false};
+  return graph;
 }
 
 double stepMicroseconds(const DecoderShape &shape, const Division &division, int64_t rows,
@@ -57,13 +60,8 @@ double stepMicroseconds(const DecoderShape &shape, const Division &division, int
   // Each stage has a group of the sequences at any time.
   step.rows = llvm::divideCeil(rows, division.stages);
   step.shape = &shape;
-  const auto [one, isKernel] = stepOfOne(step, kernels);
-  const double launch = isKernel ? 0 : 2 * step.target.rates.launches(),
-               sums = link.allReduce(step.rows * shape.width, division.tensor) + launch,
-               choice = link.allReduce(step.rows * 2, division.tensor) + launch;
-  double all = one;
-  if (division.tensor > 1)
-    all += 2 * double(shape.layers.size()) * sums + choice;
+  step.ranks = division.tensor;
+  const double all = stepOf(step, kernels, link);
   if (division.stages == 1)
     return all;
   // A sequence passes all stages, and comes back to the first one.

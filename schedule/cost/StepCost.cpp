@@ -48,4 +48,14 @@ double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bo
          0.28 * vocabulary;
 }
 
+double exchangeMicroseconds(const DecoderShape &s, int64_t rows, int64_t summands, bool inKernel,
+                            const TargetRates &rates, const LinkRates &link) {
+  if (s.ranks == 1)
+    return 0;
+  const double launch = inKernel ? 0 : 2 * rates.launches();
+  return 2 * double(s.layers.size()) *
+             (link.allReduce(rows * summands * s.width, s.ranks) + launch) +
+         link.allReduce(rows * 2, s.ranks) + launch;
+}
+
 } // namespace gpt2c

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "schedule/DecoderShape.h"
+#include "schedule/cost/LinkRates.h"
 #include "schedule/cost/TargetRates.h"
 
 #include <cstdint>
@@ -29,5 +30,12 @@ struct BlockWork {
 /// Microseconds of a step in thread block clusters, of one sequence or of several.
 double clusterStepMicroseconds(const DecoderShape &shape, const BlockWork &block, bool several,
                                const TargetRates &rates = {});
+
+/// Microseconds that ranks of the shape take for what they exchange in a step of `rows` sequences:
+/// two sums a layer, of `summands` of each rank, and the choice; as launches or within a kernel.
+/// One alone takes none.
+double exchangeMicroseconds(const DecoderShape &shape, int64_t rows, int64_t summands,
+                            bool inKernel, const TargetRates &rates = {},
+                            const LinkRates &link = {});
 
 } // namespace gpt2c

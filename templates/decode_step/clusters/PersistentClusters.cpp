@@ -23,17 +23,19 @@ bool PersistentBuilder::hasBias() const {
 }
 
 /// What queries and keys of each layer of the state are normed with.
-Tensor PersistentBuilder::gainsOfHeads() const {
+Tensor PersistentBuilder::gainsOfHeads() {
   int64_t layers = 0;
   for (const DecoderLayer &l : shape_->layers)
     layers = std::max(layers, l.attention->intAttr("layer") + 1);
   const int64_t each = (heads_ + keyHeads_) * headDim_;
   std::vector<float> all(layers * each);
-  for (const DecoderLayer &l : shape_->layers) {
-    const Tensor &gains = l.rope->operand(ops::Rope::Scale)->def()->constant;
-    std::copy_n(gains.data<float>(), each, all.begin() + l.attention->intAttr("layer") * each);
-  }
-  return Tensor::of<float>(all, {layers, heads_ + keyHeads_, headDim_});
+  return ofRanks([&](PartOf part) {
+    for (const DecoderLayer &l : shape_->layers) {
+      const Tensor gains = part(l.rope->operand(ops::Rope::Scale)->def()->constant);
+      std::copy_n(gains.data<float>(), each, all.begin() + l.attention->intAttr("layer") * each);
+    }
+    return Tensor::of<float>(all, {layers, heads_ + keyHeads_, headDim_});
+  });
 }
 
 llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division> &division) {
@@ -77,7 +79,7 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
   };
   /// Addends of n columns, if only zeros where others have some.
   auto addends = [&](HostWords::Pointer bias, int64_t n, bool wanted) {
-    return words_[bias].kind == plan::ArgKind::Weight || !wanted
+    return words_[bias].kind != plan::ArgKind::Null || !wanted
                ? bias
                : words_.address(weight(Tensor::of<float>(std::vector<float>(n), {n})));
   };
@@ -92,9 +94,17 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
                                    .gain = terms.gain,
                                    .epsilon = terms.epsilon};
   };
+  /// Partial sums of a half of the layers: each layer's own or, among members, one that they take
+  /// in turn.
+  auto partials = [&](int64_t bytes, std::optional<int64_t> &shared) {
+    if (members_ == 1)
+      return newChannel(bytes);
+    shared = shared ? *shared : newChannel(members_ * bytes);
+    return *shared;
+  };
   /// `n`: rows of the first product; `sources`: clusters that the second one has sums of.
   auto half = [&](size_t firstStep, const LinearStageConfig &form, size_t secondStep, int64_t n,
-                  int64_t sources) {
+                  int64_t sources, std::optional<int64_t> &shared) {
     const auto &first = std::get<LinearRecord<HostWords>>(old[firstStep]),
                &second = std::get<LinearRecord<HostWords>>(old[secondStep]);
     const int64_t sum = rows_ == 1 ? 4 : clusterRows(rows_) * byteSize(DType::F16);
@@ -105,7 +115,8 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
                                  .weights = second.stage.weights,
                                  .bias = addends(second.terms.bias, width, ofLayers),
                                  .scales = second.terms.scales,
-                                 .partials = words_.channel(newChannel(sources * columns * sum))};
+                                 .partials =
+                                     words_.channel(partials(sources * columns * sum, shared))};
   };
   plan::ArgT cosines, sines, gains;
   cosines.kind = sines.kind = gains.kind = plan::ArgKind::Null;
@@ -135,22 +146,23 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
                                       .gainEpsilon = words_.real(StepBuilder::f32(gainEpsilon)),
                                       .angleCount = integer(angles),
                                       .positionCount = embed.positionCount});
+  std::optional<int64_t> ofHeads, ofHidden;
   for (size_t l = 0; l < count; ++l) {
     const size_t at = 1 + l * LayerStages;
     const LinearStageConfig &first = linears_[l * (LayerStages - 1)].form,
                             &mlp = linears_[l * (LayerStages - 1) + 2].form;
     const auto &attention = std::get<AttentionRecord<HostWords>>(old[at + Attention]);
     merge(at, 3,
-          HeadRecord<HostWords>{
-              .half = half(at, first, at + Projection, (heads_ + 2 * keyHeads_) * headDim_, busy),
-              .kv = attention.kv,
-              .layer = attention.layer,
-              .batchMax = attention.batchMax,
-              .context = attention.context,
-              .scale = attention.scale});
+          HeadRecord<HostWords>{.half = half(at, first, at + Projection,
+                                             (heads_ + 2 * keyHeads_) * headDim_, busy, ofHeads),
+                                .kv = attention.kv,
+                                .layer = attention.layer,
+                                .batchMax = attention.batchMax,
+                                .context = attention.context,
+                                .scale = attention.scale});
     merge(at + Hidden, 2,
           half(at + Hidden, mlp, at + Output, (gated ? 2 : 1) * hiddenColumns,
-               division ? division->clusters : heads_));
+               division ? division->clusters : heads_, ofHidden));
   }
   const auto &last = std::get<LogitsRecord<HostWords>>(old.back());
   merge(old.size() - 1, 1,
@@ -158,7 +170,9 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
             .first = product(logits, last.stage.weights, last.terms, vocabulary_),
             .logits = last.logits,
             // Shares choose greedily: behind them @sample draws.
-            .choices = words_.address(division ? StepBuilder::null() : b_.choices())});
+            .choices = words_.address(division ? StepBuilder::null() : b_.choices()),
+            .exchange =
+                words_.address(members_ > 1 ? StepBuilder::exchange() : StepBuilder::null())});
   addStep();
   if (division)
     emitSharesKernel(*division, qkv, hidden, logits);

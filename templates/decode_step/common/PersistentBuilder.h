@@ -82,11 +82,13 @@ private:
 
   // Constants of linears
   plan::ArgT weight(const Tensor &t);
+  /// What `make` makes of constants, of which part(t) is what a rank has: that of each rank.
+  using PartOf = llvm::function_ref<Tensor(const Tensor &)>;
+  Tensor ofRanks(llvm::function_ref<Tensor(PartOf)> make);
   plan::ArgT scaledGain(const Tensor &gain, float &scale, const Tensor *&stored);
-  void addNormTerms(Op &norm, const Tensor &w, const Tensor *scales,
-                    persistent::LinearStageConfig &form,
-                    persistent::LinearTerms<persistent::HostWords> &terms,
-                    std::vector<float> &addends);
+  Tensor addends(const Tensor *bias, const Tensor *shift, const Tensor &w, const Tensor *scales);
+  const Tensor *addNormTerms(Op &norm, const Tensor &w, persistent::LinearStageConfig &form,
+                             persistent::LinearTerms<persistent::HostWords> &terms);
 
   // The kernel
   void setKernel(KernelSource kernel);
@@ -103,7 +105,7 @@ private:
 
   // Thread block clusters
   bool hasBias() const;
-  Tensor gainsOfHeads() const;
+  Tensor gainsOfHeads();
   const persistent::LinearStageConfig &formOf(size_t layer, int stage) const;
   void emitClusterKernel(const persistent::LinearStageConfig &qkv,
                          const persistent::LinearStageConfig &hidden,
@@ -143,6 +145,7 @@ private:
   DType type_ = DType::F32;
   int64_t heads_ = 0, keyHeads_ = 0, headDim_ = 0, splits_ = 1, chunk_ = 0;
   int64_t slotBytes_ = 0, reduceBytes_ = 0, slots_ = 0, shared_ = 0;
+  int64_t members_ = 1; ///< ranks whose kernels share the step
   int64_t copies_ = persistent::copies, clusters_ = 0, clusterSize_ = 0, spareClusters_ = 0,
           threads_ = 0, vocabulary_ = 0;
   std::vector<std::pair<Dim, Dim>> costs_; ///< bytes and operations of the stages

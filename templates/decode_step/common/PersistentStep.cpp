@@ -24,6 +24,9 @@ static plan::ArgT place(plan::ArgKind kind, int64_t index) {
 llvm::Error PersistentBuilder::run() {
   addPorts();
   for (auto &op : f_.ops())
+    if (op->is(OpCode::AllGather))
+      members_ = op->intAttr("ranks");
+  for (auto &op : f_.ops())
     if (llvm::Error e = lower(*op))
       return e;
   if (!embed_ || !attention_ || linears_.empty() || nextOutput_ < 0)
@@ -189,6 +192,11 @@ llvm::Error PersistentBuilder::lower(Op &op) {
     return lowerGated(op);
   case OpCode::ArgMax:
     return checkChoice(op);
+  case OpCode::AllGather:
+  case OpCode::Slice:
+    if (!joinsColumnsOfRanks(op) || outputOf(source(op.result()), "logits") < 0)
+      return unsupported(op, "there is no stage for it");
+    return llvm::Error::success();
   default:
     return unsupported(op, "there is no stage for it");
   }
@@ -409,8 +417,9 @@ void PersistentBuilder::addStep() {
     record.stage.rows = integer(Dim(b_.pages()->columns));
   }
   addStage(paged_ ? "arg_max" : "arg_max+advance", 0, record, {}, 0, 0);
-  const int64_t choices =
-      clusters_ ? clusterChoiceWords(int(clusterRows(rows_))) : choiceWords(int(rows_));
+  const int64_t choices = members_ > 1 ? memberChoiceWords(int(clusterRows(rows_)), int(members_))
+                          : clusters_  ? clusterChoiceWords(int(clusterRows(rows_)))
+                                       : choiceWords(int(rows_));
   out_.scratch_bytes = 2 * area + choices * 8;
 }
 

@@ -46,6 +46,11 @@ constexpr int clusterChoicesAt = 4;
 constexpr int clusterChoiceWords(int rows) {
   return (clusterChoicesAt + 3 * (rows < clusterBlocks ? clusterBlocks : rows)) * maxBlocks;
 }
+/// The same where members choose together: of two steps, those of all members' blocks.
+constexpr int memberChoiceWords(int rows, int members) {
+  return (clusterChoicesAt + 2 * (rows < clusterBlocks ? clusterBlocks : rows) * members) *
+         maxBlocks;
+}
 
 // Configurations
 // -------------------------------------------------------------------------------------------------
@@ -198,6 +203,8 @@ template <typename W> struct VocabularyRecord {
   /// How sequences are drawn by temperature: SampleRow[batch], or null; in clusters with a state in
   /// pages.
   typename W::template Address<const int> choices;
+  /// In shares that are one member's: where members meet (templates/exchange), else null.
+  typename W::template Address<void> exchange;
 };
 
 // Layout
@@ -226,7 +233,7 @@ static_assert(wordsOf<EmbedRecord> == 11 && wordsOf<AttentionRecord> == 15);
 static_assert(wordsOf<LinearRecord> == 15 && wordsOf<LogitsRecord> == 15);
 static_assert(wordsOf<StepRecord> == recordWords && wordsOf<HeadRecord> == recordWords);
 static_assert(wordsOf<ClusterEmbedRecord> == 15 && wordsOf<HalfRecord> == 11);
-static_assert(wordsOf<VocabularyRecord> == 9);
+static_assert(wordsOf<VocabularyRecord> == 10);
 
 // What is read of a record whose kind is not known has one place in all of them.
 #ifndef __CUDACC_RTC__ // which has no offsetof

@@ -28,11 +28,14 @@ static std::optional<shares::Division> divisionOf(const DecodeProblem &p) {
                                   .rotary = int(s.rotary),
                                   .gated = s.gated,
                                   .rows = int(clusterRows(p.rows)),
-                                  .pageColumns = int(p.pageColumns)};
+                                  .pageColumns = int(p.pageColumns),
+                                  .members = int(p.ranks)};
   return shares::divide(shape, int(s.context), int(3 + 2 * s.layers.size()), p.target);
 }
 
 static std::string refusal(const DecodeProblem &p) {
+  if (p.ranks > 1 && p.rows > 1)
+    return "ranks share those of one sequence";
   if (p.rows > clusterBlocks)
     return "those are of up to " + std::to_string(clusterBlocks) + " sequences";
   if (p.type != DType::F16 && p.type != DType::BF16)
@@ -55,14 +58,16 @@ static std::string refusal(const DecodeProblem &p) {
 static double cost(const shares::Division &d, const DecodeProblem &p) {
   const shares::BlockBytes bytes = shares::blockBytes(d, int(p.shape->context));
   return clusterStepMicroseconds(*p.shape, {bytes.others, bytes.keys, d.headsEach}, d.rows > 1,
-                                 p.target.rates);
+                                 p.target.rates) +
+         exchangeMicroseconds(*p.shape, p.rows, 2 * d.clusters, true, p.target.rates);
 }
 
 static std::string slower(const DecodeProblem &p) {
   if (p.asked || !refusal(p).empty())
     return "";
   const double here = cost(*divisionOf(p), p),
-               launches = graphStepMicroseconds(*p.shape, p.rows, p.target.rates);
+               launches = graphStepMicroseconds(*p.shape, p.rows, p.target.rates) +
+                          exchangeMicroseconds(*p.shape, p.rows, 1, false, p.target.rates);
   return here <= launches
              ? ""
              : llvm::formatv("they would take {0:F0} us for {1} sequences, launches {2:F0}", here,
@@ -82,7 +87,8 @@ const DecodeKernel &decodeSharesKernel() {
   static const DecodeKernelOf<shares::Division> kernel({
       .name = "decode_shares",
       .summary = "a step of up to 8 sequences in fp16 or bf16 on Hopper: clusters share all of it",
-      .can = {DecodeAbility::Grouped, DecodeAbility::FloatSteps, DecodeAbility::Pages},
+      .can = {DecodeAbility::Grouped, DecodeAbility::FloatSteps, DecodeAbility::Pages,
+              DecodeAbility::Ranks},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

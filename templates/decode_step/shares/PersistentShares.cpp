@@ -1,4 +1,5 @@
 // The kernel of a step of any shape in thread block clusters: shares/shares.cuh.
+#include "runtime/cuda/ExchangeRecord.h"
 #include "templates/decode_step/common/PersistentBuilder.h"
 #include "templates/decode_step/common/PersistentConfig.h"
 
@@ -69,8 +70,14 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .FinalGain = logits.Gain,
                                .FinalBias = plain || logits.Bias,
                                .Function = hidden.Function,
-                               .PageColumns = int(problem_.pageColumns)};
+                               .PageColumns = int(problem_.pageColumns),
+                               .Members = division.members,
+                               .Tokens = int(shape_->tokens)};
   k.text = define(k.name + "Step", config);
+  if (division.members > 1)
+    k.text +=
+        "static_assert(sizeof(tile::Exchange) == " + std::to_string(sizeof(rt::ExchangeRecord)) +
+        ");\n";
   llvm::raw_string_ostream os(k.text);
   const std::string step = "persistent::SharesOf<" + k.name + "Step>";
   os << "static_assert(sizeof(shares::SharedOf<" << step << ">) <= " << shared_

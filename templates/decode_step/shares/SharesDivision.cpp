@@ -168,6 +168,9 @@ std::optional<Division> divide(Division shape, int context, int records, const T
         {int(target.clusters(ranks)), mostSources, d.hidden / groupOf(d.hidden, d.weightSize)});
     // GPUs differ in how many clusters they hold.
     d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
+    // All members have as many, as each reads the sums of all clusters.
+    if (d.members > 1)
+      d.clusters = d.leastClusters;
     if (d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1, d.weightSize) <= 0 ||
         !chooseRing(d, keys, records, sharedBytes))
       return;

@@ -7,6 +7,7 @@
 #include "templates/decode_step/common/exchange.cuh"
 #include "templates/decode_step/common/record.cuh"
 #include "templates/decode_step/common/ring.cuh"
+#include "templates/decode_step/shares/members.cuh"
 #include "templates/decode_step/shares/shares.h"
 #include "templates/device/int8.cuh"
 #include "templates/device/tma.cuh"
@@ -46,7 +47,8 @@ template <typename C> struct Layout {
                                         C::Rows,
                                         C::KeysEach,
                                         C::BusyShare,
-                                        C::PageColumns};
+                                        C::PageColumns,
+                                        C::Members};
   template <Product Products::*Which> struct Of {
     static constexpr Product of = productsOf(division).*Which;
     static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, size = of.size,
@@ -93,6 +95,7 @@ template <typename C> struct Layout {
                                 (grouped || C::HeadsEach == 1)));
   static_assert(C::Rotary % 2 == 0 && 2 * C::Rotary <= C::HeadDim && C::Rotary <= warps * 32);
   static_assert(Output::operand / 2 <= warps * 32 && C::Vocab > 0);
+  static_assert(C::Members >= 1 && C::Members <= 8 && C::Tokens <= C::Members * C::Vocab);
 };
 
 template <typename C> constexpr bool isPaged = C::PageColumns > 0;
@@ -183,6 +186,7 @@ template <typename C> struct Shared {
   /// Where heads share keys or turn: what attention is, and what pairs turn by, cosine and sine.
   alignas(16) T attended[L::grouped ? L::Projection::operand : 8];
   alignas(16) float2 angle[C::Rotary > 0 ? C::Rotary : 1];
+  Peers<C::Members> peers;
 
   static constexpr int layers = (C::Records - 3) / 2;
   __device__ __forceinline__ const ClusterEmbedRecord<Words> &embedding() const {
@@ -296,6 +300,29 @@ __device__ __forceinline__ u64 *choiceCopy(const StepRecord<Words> &step, unsign
                                            int copy) {
   return blockChoices(step, persistent::clusterChoicesAt) +
          (third * persistent::clusterBlocks + copy) * persistent::maxBlocks;
+}
+/// The same of members, of two steps: those of each follow each other.
+template <typename C>
+__device__ __forceinline__ u64 *memberChoices(const StepRecord<Words> &step, unsigned half,
+                                              int copy, int member) {
+  return blockChoices(step, persistent::clusterChoicesAt) +
+         ((half * persistent::clusterBlocks + copy) * C::Members + member) * persistent::maxBlocks;
+}
+/// Where the members of a step meet.
+template <typename C, typename Shared>
+__device__ __forceinline__ tile::Exchange *exchangeOf(const Shared &shared) {
+  return shared.vocabulary().exchange.template as<tile::Exchange>();
+}
+/// Thread m notes where member m has what this one has.
+template <typename C, typename Shared> __device__ __forceinline__ void notePeers(Shared &shared) {
+  if constexpr (C::Members > 1) {
+    const tile::Exchange *const e = exchangeOf<C>(shared);
+    const int m = threadIdx.x, own = e->rank;
+    if (m < C::Members) {
+      shared.peers.workspace[m] = (i64)(e->scratch[m] - e->scratch[own]);
+      shared.peers.logits[m] = (i64)(e->logits[m] - e->logits[own]);
+    }
+  }
 }
 #endif
 } // namespace gpt2c::shares

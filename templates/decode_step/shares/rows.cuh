@@ -171,11 +171,11 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
   const int steps = last.steps, warp = threadIdx.x / 32;
   if (warp < warps) {
     claimRegisters<144>();
-    RowsStep<C>{{{}, shared}}.compute(steps);
+    RowsStep<C>{{{}, {}, shared}}.compute(steps);
   } else {
     releaseRegisters<80>();
     if (warp < warps + helpers)
-      RowsStep<C>{{{}, shared}}.help(steps);
+      RowsStep<C>{{{}, {}, shared}}.help(steps);
     else
       RowsStream<C>{{{}, shared}}.run(steps);
   }

@@ -49,6 +49,7 @@ template <typename C> struct RowsShared {
   int id[rows], past[rows];
   int pages[isPaged<C> ? C::PageColumns : 1]; ///< of the block's sequence
   alignas(16) float2 angle[C::Rotary > 0 ? C::Rotary : 1];
+  Peers<C::Members> peers;
 
   static constexpr int layers = (C::Records - 3) / 2;
   __device__ __forceinline__ const ClusterEmbedRecord<Words> &embedding() const {

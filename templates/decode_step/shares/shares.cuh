@@ -53,18 +53,23 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
   const int past = step.past[0];
   token = shared.id;
   float2 gain[L::passes];
+  if constexpr (C::Members > 1)
+    Member<C>::begin(exchangeOf<C>(shared));
   if constexpr (isPaged<C>)
-    releaseSuccessor(); // all blocks run: it may have multiprocessors that are left
+    if (mayRelease())
+      releaseSuccessor(); // all blocks run: it may have multiprocessors that are left
   for (int s = 0; s < steps; s++) {
-    const u64 bytes = step.channelBytes;
-    offset = epoch % 2 * bytes;
-    // What the step before used, and the choice of the one before that.
-    uint4 *const old = reinterpret_cast<uint4 *>(step.channels + (bytes - offset));
-    for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
-         i += (int)gridDim.x * consumers)
-      __stcg(old + i, uint4{});
-    if (threadIdx.x < ranks)
-      __stcg(choiceCopy(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
+    if constexpr (C::Members == 1) {
+      const u64 bytes = step.channelBytes;
+      offset = epoch % 2 * bytes;
+      // What the step before used, and the choice of the one before that.
+      uint4 *const old = reinterpret_cast<uint4 *>(step.channels + (bytes - offset));
+      for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
+           i += (int)gridDim.x * consumers)
+        __stcg(old + i, uint4{});
+      if (threadIdx.x < ranks)
+        __stcg(choiceCopy(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
+    }
     if constexpr (C::Rotary > 0)
       noteAngles(embedding, past + s);
 #pragma unroll 1
@@ -80,10 +85,13 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
                              place.cluster * C::HeadDim + min(2 * (lane + 32 * p), C::HeadDim - 2));
       if (place.hasHead)
         loadGain<C::Gain>(head.half.first, gain);
+      const unsigned n = epoch * layers + layer;
+      enterLayer(n - 1);
       if (layer == 0)
         embed(embedding, past + s);
       else
         receive<C::Clusters>(shared.mlpOf(layer - 1), place.clusters);
+      enterLayer(n);
       if (place.hasHead) {
         store(gain);
         sync<1, warps + 1>();
@@ -106,9 +114,11 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
       refresh();
       first<typename L::Hidden>(shared.mlp, AtMlp, place.hiddenTiles);
       mlp(half, ofHidden);
-      // What the block has cleared comes before its choice.
-      if (layer == 0 && threadIdx.x == 0)
-        persistent::fence();
+      if constexpr (C::Members == 1) {
+        // What the block has cleared comes before its choice.
+        if (layer == 0 && threadIdx.x == 0)
+          persistent::fence();
+      }
       turn++;
     }
     refresh();
@@ -117,7 +127,10 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
     store(gain);
     sync<1, warps + 1>();
     vocabulary(last, s);
-    choose(step, epoch % 3);
+    if constexpr (C::Members > 1)
+      chooseOfMembers(step, epoch);
+    else
+      choose(step, epoch % 3);
     if (threadIdx.x == 0) {
       shared.chosen.arrive();
       if (blockIdx.x == 0) {
@@ -131,12 +144,14 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
         }
       }
     }
-    epoch = (epoch + 1) % 6;
+    epoch = (epoch + 1) % (C::Members == 1 ? 6 : 4);
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     if constexpr (!isPaged<C>)
       *step.stepIndex += steps;
     *epochWord = epoch;
+    if constexpr (C::Members > 1)
+      Member<C>::end();
   }
 }
 
@@ -196,17 +211,18 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   if (threadIdx.x == 0)
     shared.id = last.ids[0];
   loadPages<C>(shared.pages, last, 0);
+  notePeers<C>(shared);
   __syncthreads();
   clusterBarrier();
   const int steps = last.steps, warp = threadIdx.x / 32;
   static_assert(warps % 4 == 0 && (helpers + loaders) % 4 == 0); // whole warpgroups
   if (warp < warps) {
     claimRegisters<144>();
-    Step<C>{{}, shared}.compute(steps);
+    Step<C>{{}, {}, shared}.compute(steps);
   } else {
     releaseRegisters<80>();
     if (warp < warps + helpers)
-      Step<C>{{}, shared}.help(steps);
+      Step<C>{{}, {}, shared}.help(steps);
     else
       Stream<C>{{}, shared}.run(steps);
   }

@@ -95,6 +95,9 @@ struct Division {
   int keysEach = 1; ///< heads of keys of a cluster; of one sequence always one
   int busyShare = evenShare;
   int pageColumns = 0; ///< of the table of a state in pages; else 0
+  /// GPUs' shares of one step, each in a kernel of this division: heads, hidden columns and
+  /// vocabulary are one's. 1: it is alone.
+  int members = 1;
 
   /// Whether heads share keys or turn: attention is that of shares/groups.cuh.
   GPT2C_BOTH constexpr bool grouped() const { return rotary > 0 || keyHeads != heads; }
@@ -161,6 +164,10 @@ GPT2C_BOTH constexpr int keyWarps(int slots) {
   return n;
 }
 
+/// Of what a block knows of the other members.
+GPT2C_BOTH constexpr int memberBytes(const Division &d) {
+  return d.members > 1 ? 16 * d.members + 32 : 0;
+}
 /// Bytes of shared memory beside the ring; records: of a step.
 GPT2C_BOTH constexpr int otherBytesOfRows(const Division &d, int records) {
   const Products p = productsOf(d);
@@ -175,7 +182,7 @@ GPT2C_BOTH constexpr int otherBytesOfRows(const Division &d, int records) {
          warps * d.headsEach * (d.headDim * 4 + 8) + // parts of attention
          d.keysEach * d.headDim * 4 +
          d.headsEach * (roundUp(d.headDim, 32) * 2 + 8) + // of the new token
-         8 * d.rotary + warps * rows * 8 + 16 * d.slots + 4 * d.pageColumns + 2048;
+         8 * d.rotary + warps * rows * 8 + 16 * d.slots + 4 * d.pageColumns + memberBytes(d) + 2048;
 }
 GPT2C_BOTH constexpr int otherBytes(const Division &d, int records) {
   if (d.rows > 1)
@@ -188,7 +195,7 @@ GPT2C_BOTH constexpr int otherBytes(const Division &d, int records) {
          (warps + helpers) * (d.headDim * 4 + 8) + (d.headsEach - 1) * 8 + // of warps
          2 * (operandColumns(p.logits) + operandColumns(p.head)) +         // x
          2 * (operandColumns(p.output) + (d.grouped() ? operandColumns(p.projection) : 0)) +
-         8 * d.rotary + 4 * slice + 16 * d.slots + 4 * d.pageColumns + 1024;
+         8 * d.rotary + 4 * slice + 16 * d.slots + 4 * d.pageColumns + memberBytes(d) + 1024;
 }
 
 } // namespace gpt2c::shares

@@ -7,7 +7,7 @@
 namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
-template <typename C> struct Step : persistent::RingPlace<C::Slots> {
+template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   using Ring = persistent::RingPlace<C::Slots>;
   using Ring::slot, Ring::lap, Ring::advance;
   using L = Layout<C>;
@@ -205,6 +205,64 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
     return reinterpret_cast<char *>(half.partials.word) + offset +
            ((c / 8 * sources + source) * 8 + c % 8) * 4;
   }
+  /// Among members: the logit of a token to all of them, if it is wanted; ahead of the choice of
+  /// this block, and behind that of all blocks.
+  __device__ __forceinline__ void storeLogit(float *logits, i64 at, float v) const {
+    if (logits == nullptr)
+      return;
+#pragma unroll
+    for (int m = 0; m < C::Members; m++)
+      *reinterpret_cast<float *>(reinterpret_cast<char *>(logits + at) + shared.peers.logits[m]) =
+          v;
+  }
+  __device__ __forceinline__ void releaseLogits() const {
+    if (shared.vocabulary().logits != nullptr)
+      __threadfence_system();
+  }
+  __device__ __forceinline__ void acquireLogits() const { releaseLogits(); }
+  /// Whether a launch behind this one may begin.
+  __device__ __forceinline__ bool mayRelease() const {
+    if constexpr (C::Members > 1)
+      return Member<C>::exchange->apart; // else it would keep out what another member waits for
+    else
+      return true;
+  }
+  /// Takes the places of layer `n` of all, those of its halves, for what is published and received.
+  __device__ __forceinline__ void enterLayer(unsigned n) {
+    if constexpr (C::Members > 1)
+      offset = Member<C>::enter(n) * (u64)shared.step().channelBytes;
+  }
+  /// Of all members the pair of columns that a lane has of an eighth of the clusters' partial sums.
+  template <int Most>
+  __device__ __forceinline__ void receiveOfMembers(float2 (&sum)[L::passes],
+                                                   const HalfRecord<Words> &half, int sources) {
+    constexpr int each = ceilDiv(C::Members * Most, 8), ///< of an eighth of the warp
+        together = least(each, L::passes < 16 ? 16 / L::passes : 1);
+    const int all = C::Members * sources;
+#pragma unroll
+    for (int begin = 0; begin < each; begin += together) {
+      u64 v[L::passes][together];
+#pragma unroll
+      for (int i = 0; i < L::passes; i++)
+#pragma unroll
+        for (int j = 0; j < together; j++)
+          v[i][j] = this->missing();
+      const int first = g + 8 * begin;
+      const char *const from = partial(half, all, first, column(0));
+      this->await(
+          v, [&](int i, int j) { return from + (i * warps * all + 8 * j) * 32; },
+          [&](int i, int j) { return inside(i) && begin + j < each && first + 8 * j < all; },
+          [&](int, int j) { return (first + 8 * j) / sources; });
+#pragma unroll
+      for (int i = 0; i < L::passes; i++)
+#pragma unroll
+        for (int j = 0; j < together; j++) {
+          sum[i].x += __uint_as_float((unsigned)v[i][j] & ~1u);
+          sum[i].y += __uint_as_float((unsigned)(v[i][j] >> 32));
+        }
+    }
+    this->round++;
+  }
   /// Adds what `sources` clusters, at most Most, have published behind a half to the residual.
   template <int Most>
   __device__ __forceinline__ void receive(const HalfRecord<Words> &half, int sources) {
@@ -219,17 +277,24 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
     for (int i = 0; Operand<W>::scaled && i < L::passes; i++)
       scale[i] = persistent::loadEarly(half.scales + place.rank * L::slice +
                                        min(column(i), place.columns - 2));
-    const char *const from = partial(half, sources, g, column(0));
-    persistent::receivePieces(
-        v, [&](int i, int j) { return from + (i * warps * sources + 8 * j) * 32; },
-        [&](int i, int j) { return inside(i) && g + 8 * j < sources; });
+    float2 ofMembers[L::passes] = {};
+    if constexpr (C::Members > 1) {
+      receiveOfMembers<Most>(ofMembers, half, sources);
+    } else {
+      const char *const from = partial(half, sources, g, column(0));
+      persistent::receivePieces(
+          v, [&](int i, int j) { return from + (i * warps * sources + 8 * j) * 32; },
+          [&](int i, int j) { return inside(i) && g + 8 * j < sources; });
+    }
 #pragma unroll
     for (int i = 0; i < L::passes; i++) {
-      float2 sum = {};
+      float2 sum = ofMembers[i];
+      if constexpr (C::Members == 1) {
 #pragma unroll
-      for (int j = 0; j < each; j++) {
-        sum.x += __uint_as_float((unsigned)v[i][j]);
-        sum.y += __uint_as_float((unsigned)(v[i][j] >> 32));
+        for (int j = 0; j < each; j++) {
+          sum.x += __uint_as_float((unsigned)v[i][j]);
+          sum.y += __uint_as_float((unsigned)(v[i][j] >> 32));
+        }
       }
 #pragma unroll
       for (int lanes = 4; lanes < 32; lanes *= 2) {
@@ -370,10 +435,18 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
                                          X &&x) const {
     multiply<P>(first, P::tiles, x, [&](int row, const TileSum &sum) {
       const float2 v = rowsOf(sum);
-      if (t == 0 && row < place.columns)
-        persistent::contributePair(partial(half, sources, place.cluster, row),
-                                   (u64)persistent::channelWord(v.y) << 32 |
-                                       persistent::channelWord(v.x));
+      if constexpr (C::Members > 1) {
+        if (t == 0 && row < place.columns)
+          this->publish(
+              shared.peers,
+              partial(half, C::Members * sources, this->member * sources + place.cluster, row),
+              (u64)__float_as_uint(v.y) << 32 | (__float_as_uint(v.x) & ~1u) | this->bit);
+      } else {
+        if (t == 0 && row < place.columns)
+          persistent::contributePair(partial(half, sources, place.cluster, row),
+                                     (u64)persistent::channelWord(v.y) << 32 |
+                                         persistent::channelWord(v.x));
+      }
     });
   }
   /// Two hidden columns of the share, number 2 pair and the next.
@@ -446,6 +519,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots> {
                                                    int past);
   __device__ __forceinline__ void vocabulary(const VocabularyRecord<Words> &record, unsigned step);
   __device__ __forceinline__ void choose(const StepRecord<Words> &step, unsigned third);
+  __device__ __forceinline__ void chooseOfMembers(const StepRecord<Words> &step, unsigned use);
   __device__ __forceinline__ void compute(int steps);
   __device__ __forceinline__ void help(int steps);
 };

@@ -57,7 +57,13 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
                             fmaf(v.y - m.mean * sums[1], scale[1], bias[1])};
 #pragma unroll
       for (int j = 0; j < 2; j++)
-        if (t == 0 && row + j < C::Vocab) {
+        if constexpr (C::Members > 1) {
+          const int token = this->member * C::Vocab + row + j;
+          if (t == 0 && row + j < C::Vocab && token < C::Tokens) {
+            storeLogit(logits, token, out[j]);
+            best = max(best, tile::argmaxKey(out[j], token));
+          }
+        } else if (t == 0 && row + j < C::Vocab) {
           logits[row + j] = out[j];
           best = max(best, tile::argmaxKey(out[j], row + j));
         }
@@ -82,6 +88,46 @@ __device__ __forceinline__ void Step<C>::choose(const StepRecord<Words> &step, u
   const u64 best = persistent::largestOfBlocks(choiceCopy(step, third, place.rank), threadIdx.x,
                                                shared.choice, [] { sync<3, warps>(); });
   token = persistent::greedyToken(best);
+}
+
+/// The same among members. `use` counts steps.
+template <typename C>
+__device__ __forceinline__ void Step<C>::chooseOfMembers(const StepRecord<Words> &step,
+                                                         unsigned use) {
+  static_assert(persistent::choosers <= warps);
+  const unsigned half = this->enter(use);
+  if (warp == 0) {
+    const u64 best = tile::warpLargest(lane < warps ? shared.best[lane] : 0);
+    releaseLogits();
+    if (lane < ranks)
+      this->publish(shared.peers, memberChoices<C>(step, half, lane, this->member) + blockIdx.x,
+                    wordOfKey(best, this->bit));
+  }
+  if (warp < persistent::choosers) {
+    u64 key[C::Members][1];
+#pragma unroll
+    for (int m = 0; m < C::Members; m++)
+      key[m][0] = this->missing();
+    const u64 *const from = memberChoices<C>(step, half, place.rank, 0) + threadIdx.x;
+    this->await(
+        key, [&](int m, int) { return from + m * persistent::maxBlocks; },
+        [&](int, int) { return threadIdx.x < gridDim.x; }, [](int m, int) { return m; });
+    u64 best = 0;
+#pragma unroll
+    for (int m = 0; m < C::Members; m++)
+      best = max(best, this->arrived(key[m][0]) ? key[m][0] : 0);
+    best = tile::warpLargest(best);
+    if (lane == 0)
+      shared.choice[warp] = best;
+  }
+  acquireLogits();
+  sync<3, warps>();
+  u64 best = 0;
+#pragma unroll
+  for (int i = 0; i < persistent::choosers; i++)
+    best = max(best, shared.choice[i]);
+  token = tokenOfWord(best);
+  this->round++;
 }
 #endif
 } // namespace gpt2c::shares

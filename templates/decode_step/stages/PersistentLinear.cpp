@@ -35,13 +35,21 @@ llvm::Error PersistentBuilder::checkNorm(Op &op) {
   return llvm::Error::success();
 }
 
-static plan::ArgT weightAt(int index) {
-  plan::ArgT a;
-  a.kind = plan::ArgKind::Weight;
-  a.index = index;
-  return a;
+plan::ArgT PersistentBuilder::weight(const Tensor &t) { return b_.pool().address(t); }
+
+Tensor PersistentBuilder::ofRanks(llvm::function_ref<Tensor(PartOf)> make) {
+  PlanPool &pool = b_.pool();
+  return pool.ofRanks(members_, [&](int64_t rank) {
+    return make([&](const Tensor &t) { return pool.ofRank(t, rank); });
+  });
 }
-plan::ArgT PersistentBuilder::weight(const Tensor &t) { return weightAt(b_.pool().weight(t)); }
+
+static bool isZero(const Tensor &t) {
+  for (int64_t i = 0; i < t.count(); ++i)
+    if (t.asDouble(i) != 0)
+      return false;
+  return true;
+}
 
 /// The gain as the kernel multiplies by it: in fp16 by a power of two no larger than 1, for the
 /// products with x to stay in range. `stored` is what the plan holds, which sums must be made with.
@@ -61,11 +69,10 @@ plan::ArgT PersistentBuilder::scaledGain(const Tensor &gain, float &scale, const
   return a;
 }
 
-/// The constants of a norm that a linear computes: gain, sums of the weights' rows, and what its
-/// shift adds to each column, which joins the bias. `scales` are those of int8 columns, or null.
-void PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, const Tensor *scales,
-                                     LinearStageConfig &form, LinearTerms<HostWords> &terms,
-                                     std::vector<float> &addends) {
+/// The constants of a norm that a linear computes: gain and sums of the weights' rows. Returns its
+/// shift, which joins the bias; null: there is none.
+const Tensor *PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, LinearStageConfig &form,
+                                              LinearTerms<HostWords> &terms) {
   form.Norm = normOf(norm);
   const Tensor &g = *constant(norm.operand(ops::LayerNorm::Scale));
   const Tensor *stored = nullptr;
@@ -74,18 +81,33 @@ void PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, const Tensor *sc
   if (form.Gain)
     terms.gain = words_.address(scaledGain(g, form.NormScale, stored));
   if (form.Norm == NormKind::Rms)
-    return;
-  terms.sums = words_.address(weightAt(b_.pool().rowSums(w, stored)));
+    return nullptr;
+  terms.sums = words_.address(weight(b_.pool().sumsOf(w, stored)));
   const Tensor *shift = constant(norm.operand(ops::LayerNorm::Bias));
-  bool any = false;
-  for (int64_t i = 0; shift && i < shift->count() && !any; ++i)
-    any = shift->asDouble(i) != 0;
-  if (!any)
-    return;
-  form.Bias = true;
-  const Tensor &moved = b_.pool().weights()[b_.pool().rowSums(w, shift)];
-  for (size_t i = 0; i < addends.size(); ++i)
-    addends[i] += float(moved.asDouble(int64_t(i)) * (scales ? scales->asDouble(int64_t(i)) : 1));
+  return shift && !isZero(*shift) ? shift : nullptr;
+}
+
+/// A bias, or null, and what a norm's shift, or null, adds to each column of a product with w.
+Tensor PersistentBuilder::addends(const Tensor *bias, const Tensor *shift, const Tensor &w,
+                                  const Tensor *scales) {
+  std::optional<Tensor> moved;
+  if (shift)
+    moved = b_.pool().sumsOf(w, shift);
+  return ofRanks([&](PartOf part) {
+    const int64_t n = w.dim(0);
+    std::vector<float> all(n, 0.0f);
+    auto add = [&](const Tensor &t, const Tensor *factors) {
+      for (int64_t i = 0; i < n; ++i)
+        all[i] += float(t.asDouble(i) * (factors ? factors->asDouble(i) : 1));
+    };
+    if (bias)
+      add(part(*bias), nullptr);
+    if (moved) {
+      const Tensor factors = scales ? part(*scales) : Tensor();
+      add(part(*moved), scales ? &factors : nullptr);
+    }
+    return Tensor::of<float>(all, {n});
+  });
 }
 
 llvm::Error PersistentBuilder::lowerLinear(Op &op) {
@@ -139,22 +161,21 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
       .scales = words_.null()};
   std::string what = norm ? (norm->info().mnemonic + "+").str() : "";
   what += op.info().mnemonic.str();
-  std::vector<float> addends(n, 0.0f);
-  if (bias) {
+  if (bias)
     what += "+bias";
-    for (int64_t i = 0; i < n; ++i)
-      addends[i] = float(constant(bias)->asDouble(i));
-  }
-  if (scales) {
-    std::vector<float> values(n);
-    for (int64_t i = 0; i < n; ++i)
-      values[i] = float(scales->asDouble(i));
-    terms.scales = words_.address(weight(Tensor::of<float>(values, {n})));
-  }
-  if (norm)
-    addNormTerms(*norm, *constant(w), scales, form, terms, addends);
+  if (scales)
+    terms.scales = words_.address(weight(ofRanks([&](PartOf part) {
+      const Tensor mine = part(*scales);
+      std::vector<float> values(n);
+      for (int64_t i = 0; i < n; ++i)
+        values[i] = float(mine.asDouble(i));
+      return Tensor::of<float>(values, {n});
+    })));
+  const Tensor *shift = norm ? addNormTerms(*norm, *constant(w), form, terms) : nullptr;
+  form.Bias |= shift != nullptr;
   if (form.Bias)
-    terms.bias = words_.address(weight(Tensor::of<float>(addends, {n})));
+    terms.bias = words_.address(
+        weight(addends(bias ? constant(bias) : nullptr, shift, *constant(w), scales)));
   if (form.Function != Activation::None)
     what += "+" + op.stringAttr("activation");
   int64_t to = 0, added = 0;
