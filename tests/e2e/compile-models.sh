@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every exported model compiles for a GPU as a whole, in fp16 and, from model to model, at another
+# Every exported model compiles for a GPU as a whole, from model to model in fp16, or at another
 # level or in another precision, with GPT2C_NIGHTLY in all of them: no function is left to the CPU
 # device, and NVRTC's front end takes each of the kernels. The sample is compiled to the end, by
 # night also others. Needs NVRTC, no GPU.
@@ -25,12 +25,13 @@ compile() {
 
 useFrontEnd
 rm -rf kernels
-others=("--precision=fp32 -O0" "--precision=fp16 -O0" "--precision=fp16 -O1" --precision=bf16)
+all=(--precision=fp16 "--precision=fp32 -O0" "--precision=fp16 -O0" --precision=fp16
+  "--precision=fp16 -O1" --precision=bf16)
 turn=0
 for model in "$models"/*/*/model.onnx; do
-  ways=("${others[turn++ % ${#others[@]}]}")
-  [ -z "${GPT2C_NIGHTLY:-}" ] || ways=("${others[@]}")
-  for flags in --precision=fp16 "${ways[@]}"; do
+  ways=("${all[turn++ % ${#all[@]}]}")
+  [ -z "${GPT2C_NIGHTLY:-}" ] || ways=("${all[@]}")
+  for flags in "${ways[@]}"; do
     # shellcheck disable=SC2086
     compile "$model" $flags --kernel-cache=kernels
   done
