@@ -14,6 +14,7 @@
 #include "ir/ops/BlasThreads.h"
 #include "ir/ops/RowProduct.h"
 #include "runtime/device/FunctionCall.h"
+#include "runtime/device/MicroBatches.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
 #include "runtime/plan/KvLayout.h"
@@ -44,6 +45,8 @@ static_assert(std::string_view(functions::forward) == rt::functions::forward &&
 
 /// An error of the compiler's libraries as the runtime reports it; Unsupported when it has no code.
 Status toStatus(llvm::Error e) {
+  if (!e)
+    return {};
   rt::Code code = rt::Code::Unsupported;
   std::string message;
   llvm::handleAllErrors(std::move(e), [&](const llvm::ErrorInfoBase &info) {
@@ -56,14 +59,22 @@ Status toStatus(llvm::Error e) {
 
 class CpuBackend : public rt::Backend {
 public:
-  CpuBackend(rt::Plan::Ptr plan, std::unique_ptr<Module> module, int threads,
-             std::unique_ptr<Group> group)
-      : plan_(std::move(plan)), module_(std::move(module)), threads_(threads),
-        group_(std::move(group)), rows_(*module_, *plan_) {
+  CpuBackend(rt::Plan::Ptr plan, std::unique_ptr<Module> module, int threads, rt::RankLink *link)
+      : plan_(std::move(plan)), module_(std::move(module)), threads_(threads), link_(link),
+        group_(link ? std::make_unique<LinkedGroup>(*link) : nullptr), rows_(*module_, *plan_) {
     for (auto &function : module_->functions)
       functions_.push_back(signatureOf(*function));
     if (group_)
       nameWholeState();
+  }
+
+  /// Takes the weights of its rank.
+  Status takeParts() {
+    const auto isMine = [&](const Op &op) {
+      auto staged = staged_.find(op.function()->name());
+      return staged == staged_.end() || staged->second.has(op);
+    };
+    return group_->size() > 1 ? toStatus(gpt2c::takeParts(*module_, *group_, isMine)) : Status();
   }
 
   Status allocateState() {
@@ -83,7 +94,7 @@ public:
   Status cutInStages() {
     for (const auto &f : module_->functions)
       if (f->name() == functions::decode || f->name() == functions::extend) {
-        auto layers = cutLayers(*f, group_->size());
+        auto layers = cutLayers(*f, link_->stages());
         if (!layers)
           return toStatus(layers.takeError());
         layers_ = std::move(*layers);
@@ -91,7 +102,7 @@ public:
       }
     for (const auto &f : module_->functions)
       if (const Value *kv = f->argument("kv"); kv && kv->type.rank() == 6) {
-        auto staged = StagedFunction::create(*f, layers_);
+        auto staged = StagedFunction::create(*f, layers_, link_->stage());
         if (!staged && f->name() == functions::forward) {
           llvm::consumeError(staged.takeError()); // the exported graph: every rank runs it whole
           continue;
@@ -116,20 +127,17 @@ public:
   Result<rt::StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                                  bool wantLogits) override {
     past_.assign(past.begin(), past.end());
-    rt::StepOutput out;
+    std::vector<StepCall> calls;
     for (size_t first = 0, count; first < sequences.size(); first += count) {
       count = withLittlePadding(sequences.subspan(first), past.subspan(first));
       auto [ids, length] = rectangle(sequences.subspan(first, count));
-      Result<rt::StepOutput> some =
-          runStep(rt::functions::prefill, ids, length, wantLogits, int64_t(first));
-      if (!some)
-        return some.status();
-      out.next.insert(out.next.end(), some->next.begin(), some->next.end());
-      out.logits.insert(out.logits.end(), some->logits.begin(), some->logits.end());
+      calls.push_back({int64_t(first), std::move(ids), std::move(length)});
     }
+    Result<rt::StepOutput> out = runSteps(rt::functions::prefill, calls, wantLogits);
+    if (!out)
+      return out;
     for (size_t b = 0; b < sequences.size(); ++b)
       past_[b] += static_cast<int32_t>(sequences[b].size());
-    next_ = out.next;
     return out;
   }
 
@@ -146,9 +154,14 @@ public:
   }
 
   Result<rt::StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override {
-    Tensor ids(DType::I32, {static_cast<int64_t>(tokens.size()), 1});
-    std::copy(tokens.begin(), tokens.end(), ids.data<int32_t>());
-    Result<rt::StepOutput> out = runStep(rt::functions::decode, ids, {}, wantLogits);
+    const auto all = int64_t(tokens.size()), most = groupRows(all);
+    std::vector<StepCall> calls;
+    for (int64_t first = 0; first < all; first += most) {
+      Tensor ids(DType::I32, {std::min(most, all - first), 1});
+      std::copy_n(tokens.begin() + first, ids.count(), ids.data<int32_t>());
+      calls.push_back({first, std::move(ids), {}});
+    }
+    Result<rt::StepOutput> out = runSteps(rt::functions::decode, calls, wantLogits);
     for (int32_t &p : past_)
       ++p;
     return out;
@@ -158,8 +171,14 @@ public:
   bool samples() const override { return true; }
   Status allocatePages(uint64_t bytes) override { return rows_.allocate(bytes); }
   Status extend(std::span<const rt::Segment> segments) override {
-    return rows_.extend(segments, [&](llvm::ArrayRef<Tensor> arguments) {
-      return execute(functions::extend, arguments, {});
+    int64_t rows = 0;
+    for (const rt::Segment &s : segments)
+      rows += int64_t(s.tokens.size());
+    return rows_.extend(segments, groupRows(rows), [&](CpuRows::Arguments arguments) {
+      std::vector<StagedFunction::Run> runs;
+      for (auto &some : arguments)
+        runs.push_back({std::move(some), {}});
+      return execute(functions::extend, runs);
     });
   }
   Result<rt::RowsOutput> extended() override { return rows_.extended(); }
@@ -174,13 +193,14 @@ public:
                                       std::span<const HostTensor> inputs,
                                       std::span<const int64_t> symbols) override {
     auto [arguments, known] = runArguments(function, inputs, symbols);
-    Result<std::vector<Tensor>> results = execute(function.name, arguments, std::move(known));
+    Result<std::vector<std::vector<Tensor>>> results =
+        execute(function.name, StagedFunction::Run{std::move(arguments), std::move(known)});
     if (!results)
       return results.status();
     std::vector<HostTensor> out;
-    for (size_t i = 0; i < results->size(); ++i)
+    for (size_t i = 0; i < results->front().size(); ++i)
       out.push_back(function.outputs[i]->role == plan::Role::KvState ? HostTensor()
-                                                                     : toHost((*results)[i]));
+                                                                     : toHost(results->front()[i]));
     return out;
   }
 
@@ -210,6 +230,8 @@ public:
   }
 
   Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override {
+    if (!hasLayer(layer))
+      return {};
     const std::byte *from = values.data.data();
     forEachRun(layer, part, values.shape[0], values.shape[2], [&](char *state, size_t bytes) {
       std::memcpy(state, from, bytes);
@@ -219,22 +241,34 @@ public:
   }
 
   Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch, int64_t tokens) override {
+    if (!hasLayer(layer))
+      return HostTensor(plan_->meta().kv->dtype, {0, kv_.dim(3), tokens, kv_.dim(5)});
     HostTensor out(plan_->meta().kv->dtype, {batch, kv_.dim(3), tokens, kv_.dim(5)});
     std::byte *to = out.data.data();
     forEachRun(layer, part, batch, tokens, [&](char *state, size_t bytes) {
       std::memcpy(to, state, bytes);
       to += bytes;
     });
-    if (layers_.empty())
-      return out;
-    const int owner = int(llvm::upper_bound(layers_, int64_t(layer)) - layers_.begin());
-    if (llvm::Error e =
-            broadcast(*group_, owner, {reinterpret_cast<char *>(out.data.data()), out.data.size()}))
-      return toStatus(std::move(e));
     return out;
   }
 
 private:
+  bool hasLayer(int layer) const {
+    return layers_.empty() ||
+           llvm::upper_bound(layers_, int64_t(layer)) - layers_.begin() == link_->stage();
+  }
+
+  /// Rows that stages work on at a time. Sums of products with other rows have other bits, unless
+  /// the plan is batch-invariant.
+  int64_t groupRows(int64_t rows) const {
+    constexpr int64_t least = 8; // whose products cost as much as reading the weights
+    const int64_t all = std::max<int64_t>(1, rows);
+    if (layers_.empty() || (link_->microRows() == 0 && !plan_->meta().batch_invariant))
+      return all;
+    return link_->microRows() ? std::min<int64_t>(all, link_->microRows())
+                              : rt::microRows(rows, link_->stages(), least);
+  }
+
   /// Of the KV state that the device holds: with ranks, some of the plan's.
   int64_t heads() const {
     if (group_)
@@ -254,16 +288,21 @@ private:
   }
 
   /// How many of the sequences, from the first on, are computed in one call: so many that padding
-  /// costs no more than reading the weights for each by itself would, and stays in the context.
+  /// costs no more than reading the weights for each by itself would, and stays in the context, and
+  /// no more than stages work on at a time.
   size_t withLittlePadding(std::span<const Tokens> sequences, std::span<const int32_t> past) const {
     constexpr size_t rowsOfWeights = 8; // whose products cost as much as reading the weights
+    size_t all = 0;
+    for (const Tokens &tokens : sequences)
+      all += tokens.size();
+    const auto most = size_t(groupRows(int64_t(all)));
     size_t count = 1, longest = sequences[0].size(), sum = longest;
     int64_t deepest = past[0];
     for (; count < sequences.size(); ++count) {
       const size_t length = sequences[count].size(), width = std::max(longest, length);
       deepest = std::max<int64_t>(deepest, past[count]);
       if (width * (count + 1) > sum + length + rowsOfWeights * count ||
-          deepest + int64_t(width) > kv_.dim(4))
+          (most < all && width * (count + 1) > most) || deepest + int64_t(width) > kv_.dim(4))
         break;
       longest = width, sum += length;
     }
@@ -356,23 +395,31 @@ private:
       f(state + i * kv_.dim(4) * row, tokens * row);
   }
 
-  Result<std::vector<Tensor>> execute(llvm::StringRef name, llvm::ArrayRef<Tensor> arguments,
-                                      SymbolMap symbols) try {
+  /// The runs one after the other, in stages each on another.
+  Result<std::vector<std::vector<Tensor>>> execute(llvm::StringRef name,
+                                                   llvm::ArrayRef<StagedFunction::Run> runs) try {
     Executor *executor = executorOf(name);
     if (!executor)
-      return Status(rt::Code::Corrupt, "the plan's IR has no function @" + name.str());
+      return lacks(name);
     const RowInvariance invariance(plan_->meta().batch_invariant);
     const StoragePool::Scope scope(storage_);
     const Group::Scope ranks(group_.get());
-    auto staged = staged_.find(name);
-    auto results = staged == staged_.end()
-                       ? executor->run(arguments, std::move(symbols))
-                       : staged->second.run(*executor, arguments, std::move(symbols), *group_);
-    if (!results && group_)
-      return toStatus(inContext("@" + name, results.takeError()));
-    if (!results)
-      return toStatus(results.takeError());
-    return std::move(*results);
+    auto inPlace = [&](llvm::Error e) {
+      return toStatus(group_ ? inContext("@" + name, std::move(e)) : std::move(e));
+    };
+    if (auto staged = staged_.find(name); staged != staged_.end()) {
+      auto results = staged->second.run(*executor, runs, *link_);
+      return results ? Result<std::vector<std::vector<Tensor>>>(std::move(*results))
+                     : inPlace(results.takeError());
+    }
+    std::vector<std::vector<Tensor>> out;
+    for (const StagedFunction::Run &run : runs) {
+      auto results = executor->run(run.arguments, run.symbols);
+      if (!results)
+        return inPlace(results.takeError());
+      out.push_back(std::move(*results));
+    }
+    return out;
   } catch (const std::bad_alloc &e) {
     return Status(rt::Code::OutOfMemory,
                   "@" + name.str() + " needs more memory than there is: " + e.what());
@@ -422,43 +469,69 @@ private:
     return arguments;
   }
 
-  /// @prefill and @decode of the sequences from `first` on: results next, logits and the state.
-  Result<rt::StepOutput> runStep(llvm::StringRef name, const Tensor &ids, const Tensor &length,
-                                 bool wantLogits, int64_t first = 0) {
+  /// Of @prefill or @decode, for the sequences from `first` on.
+  struct StepCall {
+    int64_t first;
+    Tensor ids, length; ///< length: not valid for @decode
+  };
+
+  /// What the calls give together: results next, logits and the state.
+  Result<rt::StepOutput> runSteps(llvm::StringRef name, llvm::ArrayRef<StepCall> calls,
+                                  bool wantLogits) {
     const Function *function = module_->function(name);
     if (!function)
       return lacks(name);
-    Result<std::vector<Tensor>> arguments = stepArguments(*function, ids, length, first);
-    if (!arguments)
-      return arguments.status();
-    Result<std::vector<Tensor>> results = execute(name, *arguments, {});
-    if (!results)
-      return results.status();
     rt::StepOutput out;
-    for (size_t i = 0; i < results->size() && i < function->resultNames.size(); ++i) {
-      const Tensor &value = (*results)[i];
-      if (function->resultNames[i] == "logits")
-        if (Status s = checkLogits(value, length, first, ids.dim(0)); !s.ok())
-          return s;
-      if (function->resultNames[i] == "next")
-        for (int64_t b = 0; b < value.count(); ++b)
-          out.next.push_back(static_cast<int32_t>(value.asInt(b)));
-      if (function->resultNames[i] == "logits" && wantLogits) {
-        Tensor wide = value.cast(DType::F32);
-        out.logits.assign(wide.data<float>(), wide.data<float>() + wide.count());
+    // Results of all are there at once where stages work on them.
+    const size_t together = layers_.empty() ? 1 : calls.size();
+    for (size_t at = 0; at < calls.size(); at += together) {
+      std::vector<StagedFunction::Run> runs;
+      for (const StepCall &call : calls.slice(at, together)) {
+        Result<std::vector<Tensor>> arguments =
+            stepArguments(*function, call.ids, call.length, call.first);
+        if (!arguments)
+          return arguments.status();
+        runs.push_back({arguments.take(), {}});
       }
+      Result<std::vector<std::vector<Tensor>>> results = execute(name, runs);
+      if (!results)
+        return results.status();
+      for (size_t i = 0; i < together; ++i)
+        if (Status s = addStep(*function, calls[at + i], (*results)[i], wantLogits, out); !s.ok())
+          return s;
     }
-    if (out.next.size() != size_t(ids.dim(0)))
-      return Status(rt::Code::Corrupt,
-                    "@" + name.str() + " in the plan's IR does not return the next tokens");
     next_ = out.next;
     return out;
+  }
+
+  Status addStep(const Function &function, const StepCall &call, const std::vector<Tensor> &results,
+                 bool wantLogits, rt::StepOutput &out) const {
+    const int64_t rows = call.ids.dim(0);
+    const size_t wanted = out.next.size() + size_t(rows);
+    for (size_t i = 0; i < results.size() && i < function.resultNames.size(); ++i) {
+      const Tensor &value = results[i];
+      if (function.resultNames[i] == "logits")
+        if (Status s = checkLogits(value, call.length, call.first, rows); !s.ok())
+          return s;
+      if (function.resultNames[i] == "next")
+        for (int64_t b = 0; b < value.count(); ++b)
+          out.next.push_back(static_cast<int32_t>(value.asInt(b)));
+      if (function.resultNames[i] == "logits" && wantLogits) {
+        Tensor wide = value.cast(DType::F32);
+        out.logits.insert(out.logits.end(), wide.data<float>(), wide.data<float>() + wide.count());
+      }
+    }
+    if (out.next.size() != wanted)
+      return Status(rt::Code::Corrupt,
+                    "@" + function.name() + " in the plan's IR does not return the next tokens");
+    return {};
   }
 
   rt::Plan::Ptr plan_;
   std::unique_ptr<Module> module_;
   int threads_;
-  std::unique_ptr<Group> group_; ///< null: alone
+  rt::RankLink *link_;           ///< null: alone
+  std::unique_ptr<Group> group_; ///< the team's
   std::vector<int64_t> layers_;  ///< in front of each stage but the first; empty: no stages
   llvm::StringMap<StagedFunction> staged_;
   std::vector<std::unique_ptr<plan::FunctionT>> functions_;
@@ -478,13 +551,10 @@ rt::Result<std::unique_ptr<rt::Backend>> makeCpuBackend(rt::Plan::Ptr plan,
   auto module = loadPlanModule(plan);
   if (!module)
     return toStatus(module.takeError());
-  std::unique_ptr<Group> group;
-  if (options.link)
-    group = std::make_unique<LinkedGroup>(*options.link);
-  const bool isStaged = group && options.link->stages() > 1;
-  if (!group || isStaged)
+  rt::RankLink *link = options.link;
+  if (!link || link->teamSize() == 1)
     keepWhole(**module);
-  else if (llvm::Error e = keepRank(**module, plan->meta(), *group))
+  else if (llvm::Error e = keepDivision(**module, plan->meta(), link->teamSize()))
     return toStatus(std::move(e));
   int threads = options.threads;
   if (threads <= 0)
@@ -495,9 +565,10 @@ rt::Result<std::unique_ptr<rt::Backend>> makeCpuBackend(rt::Plan::Ptr plan,
                       " threads need more address space than its limit (ulimit -v) leaves: give "
                       "--threads, or raise it");
   threads = productThreads(); // of a number too large, those there can be
-  auto backend =
-      std::make_unique<CpuBackend>(std::move(plan), std::move(*module), threads, std::move(group));
-  if (Status s = isStaged ? backend->cutInStages() : Status(); !s.ok())
+  auto backend = std::make_unique<CpuBackend>(std::move(plan), std::move(*module), threads, link);
+  if (Status s = link && link->stages() > 1 ? backend->cutInStages() : Status(); !s.ok())
+    return s;
+  if (Status s = link ? backend->takeParts() : Status(); !s.ok())
     return s;
   if (Status s = backend->allocateState(); !s.ok())
     return s;

@@ -2,6 +2,7 @@
 
 #include "cpu/Convert.h"
 #include "ir/FunctionNames.h"
+#include "runtime/device/MicroBatches.h"
 #include "runtime/sampling/Logits.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -140,7 +141,7 @@ rt::RowsLimits CpuRows::limits() const {
   return limits;
 }
 
-Status CpuRows::extend(std::span<const rt::Segment> segments, Execute execute) {
+Status CpuRows::extend(std::span<const rt::Segment> segments, int64_t groupRows, Execute execute) {
   if (!pages_.valid())
     return Status(Code::Usage, "extend: there are no pages; allocatePages() makes them");
   if (extended_.size() >= 2)
@@ -149,15 +150,34 @@ Status CpuRows::extend(std::span<const rt::Segment> segments, Execute execute) {
   if (Status s = rt::checkSegments(segments, limits, static_cast<int32_t>(choices_.size()));
       !s.ok())
     return s;
-  rt::RowsCall call = rt::makeRowsCall(segments, limits);
-  for (size_t i = 0; i < segments.size(); ++i)
-    if (call.carry[i] >= 0)
-      call.ids[call.last[i] + 1 - segments[i].tokens.size()] = std::max(choices_[call.carry[i]], 0);
-  Result<rt::RowsOutput> out = run(segments, call, execute);
-  if (!out)
-    return out.status();
-  choices_ = out->next;
-  extended_.push_back(out.take());
+  const std::vector<rt::MicroBatch> groups = rt::microBatches(segments, groupRows);
+  std::vector<rt::RowsCall> calls;
+  Arguments arguments;
+  for (const rt::MicroBatch &group : groups) {
+    rt::RowsCall call = rt::makeRowsCall(group.segments, limits);
+    for (size_t i = 0; i < call.carry.size(); ++i)
+      if (call.carry[i] >= 0)
+        call.ids[call.last[i] + 1 - group.segments[i].tokens.size()] =
+            std::max(choices_[call.carry[i]], 0);
+    Result<std::vector<Tensor>> some = argumentsOf(call);
+    if (!some)
+      return some.status();
+    arguments.push_back(some.take());
+    calls.push_back(std::move(call));
+  }
+  Result<std::vector<std::vector<Tensor>>> results = execute(std::move(arguments));
+  if (!results)
+    return results.status();
+  rt::RowsOutput out;
+  out.next.resize(segments.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    Result<rt::RowsOutput> some = outputOf(groups[g].segments, calls[g], (*results)[g]);
+    if (!some)
+      return some.status();
+    rt::addGroup(groups[g], some.take(), out);
+  }
+  choices_ = out.next;
+  extended_.push_back(std::move(out));
   return {};
 }
 
@@ -203,10 +223,9 @@ static void takeLogits(std::span<const rt::Segment> segments, const rt::RowsCall
   }
 }
 
-Result<rt::RowsOutput> CpuRows::run(std::span<const rt::Segment> segments, const rt::RowsCall &call,
-                                    Execute execute) {
+Result<std::vector<Tensor>> CpuRows::argumentsOf(const rt::RowsCall &call) const {
   const Function &function = *module_.function(functions::extend);
-  const int64_t rows = call.rows, count = static_cast<int64_t>(segments.size());
+  const int64_t rows = call.rows, count = static_cast<int64_t>(call.last.size());
   const std::pair<llvm::StringRef, Tensor> known[] = {
       {"ids", Tensor::of<int32_t>(call.ids, {1, rows})},
       {"positions", Tensor::of<int32_t>(call.positions, {1, rows})},
@@ -223,13 +242,17 @@ Result<rt::RowsOutput> CpuRows::run(std::span<const rt::Segment> segments, const
                                        "', which has no meaning there");
     arguments.push_back(it->second);
   }
-  Result<std::vector<Tensor>> results = execute(arguments);
-  if (!results)
-    return results.status();
+  return arguments;
+}
+
+Result<rt::RowsOutput> CpuRows::outputOf(std::span<const rt::Segment> segments,
+                                         const rt::RowsCall &call,
+                                         const std::vector<Tensor> &results) const {
+  const Function &function = *module_.function(functions::extend);
   rt::RowsOutput out;
   Tensor logits;
-  for (size_t i = 0; i < results->size() && i < function.resultNames.size(); ++i) {
-    const Tensor &value = (*results)[i];
+  for (size_t i = 0; i < results.size() && i < function.resultNames.size(); ++i) {
+    const Tensor &value = results[i];
     if (function.resultNames[i] == "next")
       for (int64_t s = 0; s < value.count(); ++s)
         out.next.push_back(static_cast<int32_t>(value.asInt(s)));

@@ -22,9 +22,11 @@ public:
 
   rt::PagedState state() const;
   rt::Status allocate(uint64_t bytes);
-  /// `execute` runs @extend.
-  using Execute = llvm::function_ref<rt::Result<std::vector<Tensor>>(llvm::ArrayRef<Tensor>)>;
-  rt::Status extend(std::span<const rt::Segment> segments, Execute execute);
+  /// `execute` runs @extend with each of these arguments, one after the other.
+  using Arguments = std::vector<std::vector<Tensor>>;
+  using Execute = llvm::function_ref<rt::Result<std::vector<std::vector<Tensor>>>(Arguments)>;
+  /// In groups of at most `groupRows` rows.
+  rt::Status extend(std::span<const rt::Segment> segments, int64_t groupRows, Execute execute);
   rt::Result<rt::RowsOutput> extended();
   rt::Status allocateHost(int32_t count, bool checks);
   /// The copies have ended when this returns.
@@ -36,8 +38,10 @@ private:
   std::span<std::byte> pageOf(int32_t page);
 
   rt::RowsLimits limits() const;
-  rt::Result<rt::RowsOutput> run(std::span<const rt::Segment> segments, const rt::RowsCall &call,
-                                 Execute execute);
+  rt::Result<std::vector<Tensor>> argumentsOf(const rt::RowsCall &call) const;
+  rt::Result<rt::RowsOutput> outputOf(std::span<const rt::Segment> segments,
+                                      const rt::RowsCall &call,
+                                      const std::vector<Tensor> &results) const;
 
   const Module &module_;
   const rt::Plan &plan_;

@@ -13,12 +13,15 @@
 
 namespace gpt2c {
 
-llvm::Error LinkedGroup::gather(llvm::ArrayRef<char> mine, llvm::MutableArrayRef<char> all) {
-  const rt::Status s = link_.gather(std::as_bytes(std::span(mine.data(), mine.size())),
-                                    std::as_writable_bytes(std::span(all.data(), all.size())));
+llvm::Error toError(const rt::Status &s) {
   if (s.ok())
     return llvm::Error::success();
   return makeError(ExitCode(int(s.code())), s.message());
+}
+
+llvm::Error LinkedGroup::gather(llvm::ArrayRef<char> mine, llvm::MutableArrayRef<char> all) {
+  return toError(link_.gather(std::as_bytes(std::span(mine.data(), mine.size())),
+                              std::as_writable_bytes(std::span(all.data(), all.size()))));
 }
 
 void keepWhole(Module &module) {
@@ -47,10 +50,11 @@ private:
 
 } // namespace
 
-static llvm::Error takeParts(Function &f, WeightParts &parts) {
+static llvm::Error takeParts(Function &f, WeightParts &parts,
+                             llvm::function_ref<bool(const Op &)> wanted) {
   for (auto &op : f.ops()) {
     if (!op->is(OpCode::RankPart) || !op->operand(0)->def() ||
-        !op->operand(0)->def()->is(OpCode::Constant))
+        !op->operand(0)->def()->is(OpCode::Constant) || !wanted(*op))
       continue;
     auto mine = parts.of(*op, op->operand(0)->def()->constant);
     if (!mine)
@@ -64,22 +68,25 @@ static llvm::Error takeParts(Function &f, WeightParts &parts) {
   return llvm::Error::success();
 }
 
-llvm::Error keepRank(Module &module, const plan::PlanT &meta, Group &group) {
-  const int64_t ranks = group.size();
-  if (!rt::ranksOf(meta, int(ranks)))
-    return makeError(ExitCode::PlanIncompatible, rt::noSuchRanks(meta, int(ranks)).message());
+llvm::Error keepDivision(Module &module, const plan::PlanT &meta, int ranks) {
+  if (!rt::ranksOf(meta, ranks))
+    return makeError(ExitCode::PlanIncompatible, rt::noSuchRanks(meta, ranks).message());
   llvm::erase_if(module.functions,
                  [&](const auto &f) { return functions::ranksOf(f->name()) != ranks; });
   if (module.functions.empty())
     return makeError(ExitCode::PlanCorrupt,
                      "the plan's IR has no function for " + llvm::Twine(ranks) + " ranks");
+  for (auto &f : module.functions)
+    f->setName(f->name().substr(0, f->name().rfind("_tp")));
+  return llvm::Error::success();
+}
+
+llvm::Error takeParts(Module &module, Group &group, llvm::function_ref<bool(const Op &)> wanted) {
   const Group::Scope scope(&group);
   WeightParts parts;
-  for (auto &f : module.functions) {
-    f->setName(f->name().substr(0, f->name().rfind("_tp")));
-    if (llvm::Error e = takeParts(*f, parts))
+  for (auto &f : module.functions)
+    if (llvm::Error e = takeParts(*f, parts, wanted))
       return e;
-  }
   return llvm::Error::success();
 }
 

@@ -10,12 +10,14 @@
 
 namespace gpt2c {
 
-/// The ranks of a link, for the ops of a rank.
+llvm::Error toError(const rt::Status &s);
+
+/// The ranks of a link's team, for the ops of a rank.
 class LinkedGroup : public Group {
 public:
   explicit LinkedGroup(rt::RankLink &link) : link_(link) {}
-  int rank() const override { return link_.rank(); }
-  int size() const override { return link_.size(); }
+  int rank() const override { return link_.placeInTeam(); }
+  int size() const override { return link_.teamSize(); }
   llvm::Error gather(llvm::ArrayRef<char> mine, llvm::MutableArrayRef<char> all) override;
 
 private:
@@ -24,9 +26,11 @@ private:
 
 /// Leaves of a plan's module the functions for one rank.
 void keepWhole(Module &module);
-/// Leaves those for the ranks of `group`, under the names that they have for one. Parts of weights
-/// become constants, of which those that are rows one behind the other stay where they are mapped.
+/// Leaves those for so many ranks that share every layer, under the names that they have for one.
 /// Incompatible where the plan has none.
-llvm::Error keepRank(Module &module, const plan::PlanT &meta, Group &group);
+llvm::Error keepDivision(Module &module, const plan::PlanT &meta, int ranks);
+/// Parts of weights become constants, those of the group's rank that are `wanted`, of which those
+/// that are rows one behind the other stay where they are mapped.
+llvm::Error takeParts(Module &module, Group &group, llvm::function_ref<bool(const Op &)> wanted);
 
 } // namespace gpt2c

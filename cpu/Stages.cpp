@@ -1,12 +1,13 @@
 #include "cpu/Stages.h"
 
+#include "cpu/RankModule.h"
 #include "ir/Error.h"
+#include "runtime/group/StageCuts.h"
 
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace gpt2c {
 
@@ -34,30 +35,36 @@ public:
   llvm::ArrayRef<Op *> ops() const { return ops_; }
 
   struct Start {
-    size_t place;  ///< of its first op
-    Value *handed; ///< what the layers in front of it made; null: more than one value
-    Value *state;  ///< the KV state behind those layers
+    size_t place;                         ///< of its first op
+    llvm::SmallVector<Value *, 2> handed; ///< what the layers in front of it made
+    Value *state;                         ///< the KV state behind those layers
   };
-  /// Of any layer but the first.
+  /// Of any layer but the first: where fewest values cross, as near to its state as can be.
   Start startOf(int64_t layer) const {
     const size_t append = appends_[size_t(layer)];
-    Start start{append, nullptr, ops_[append]->operand(0)};
-    for (; start.place > appends_[size_t(layer) - 1]; --start.place)
-      if ((start.handed = crossing(start.place, start.state)))
+    Start best{append, {}, ops_[append]->operand(0)};
+    for (size_t place = append; place > appends_[size_t(layer) - 1]; --place) {
+      llvm::SmallVector<Value *, 2> handed = crossing(place, best.state);
+      if (handed.empty() || (!best.handed.empty() && handed.size() >= best.handed.size()))
+        continue;
+      best.place = place;
+      best.handed = std::move(handed);
+      if (best.handed.size() == 1)
         break;
-    return start;
+    }
+    return best;
   }
 
 private:
-  /// The one value that ops from `place` on take from before, of those that ids, and not sizes and
-  /// positions alone, decide; null: there is none but the state, or more.
-  Value *crossing(size_t place, const Value *state) const {
-    llvm::DenseSet<Value *> found;
+  /// What ops from `place` on take from before but the state, of the values that ids, and not sizes
+  /// and positions alone, decide.
+  llvm::SmallVector<Value *, 2> crossing(size_t place, const Value *state) const {
+    llvm::SmallSetVector<Value *, 4> found;
     for (size_t i = place; i < ops_.size(); ++i)
       for (Value *v : ops_[i]->operands())
         if (v && v != state && v->def() && place_.lookup(v->def()) < place && made_.count(v))
           found.insert(v);
-    return found.size() == 1 ? *found.begin() : nullptr;
+    return {found.begin(), found.end()};
   }
 
   std::vector<Op *> ops_;
@@ -68,38 +75,19 @@ private:
 
 } // namespace
 
-/// Cuts so that no stage has more than `most`; empty: it cannot be.
-static std::vector<int64_t> dealWithin(llvm::ArrayRef<int64_t> bytes, int64_t stages,
-                                       int64_t most) {
-  std::vector<int64_t> cuts;
-  const auto layers = int64_t(bytes.size());
-  int64_t sum = 0;
-  for (int64_t l = 0; l < layers; ++l) {
-    const int64_t cutsLeft = stages - 1 - int64_t(cuts.size()), own = bytes[size_t(l)];
-    // A stage ends where it is full, or where each layer that is left has to be a stage.
-    if (l > 0 && cutsLeft > 0 && (sum + own > most || layers - l <= cutsLeft)) {
-      cuts.push_back(l);
-      sum = 0;
-    }
-    sum += own;
-    if (sum > most)
-      return {};
-  }
-  return cuts;
-}
-
-std::vector<int64_t> dealLayers(llvm::ArrayRef<int64_t> bytes, int64_t stages) {
-  if (stages == 1)
-    return {};
-  int64_t low = 0, high = std::accumulate(bytes.begin(), bytes.end(), int64_t(0));
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (dealWithin(bytes, stages, middle).empty())
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return dealWithin(bytes, stages, high);
+/// What an op reads of a weight, of a rank its part.
+static int64_t weightBytes(const Value *v) {
+  if (!v || !v->def())
+    return 0;
+  const Op &op = *v->def();
+  if (op.is(OpCode::Constant))
+    return int64_t(op.constant.bytes());
+  if (!op.is(OpCode::RankPart) || weightBytes(op.operand(0)) == 0)
+    return 0;
+  int64_t count = 1;
+  for (const Dim &d : v->type.shape)
+    count *= d.constant().value_or(0);
+  return count * int64_t(byteSize(v->type.dtype));
 }
 
 llvm::Expected<std::vector<int64_t>> cutLayers(const Function &f, int64_t stages) {
@@ -116,37 +104,56 @@ llvm::Expected<std::vector<int64_t>> cutLayers(const Function &f, int64_t stages
     for (const Op *op : layers.ops().slice(begin, end - begin))
       if (!op->is(OpCode::Embed)) // which reads some rows alone
         for (const Value *v : op->operands())
-          if (v && v->def() && v->def()->is(OpCode::Constant))
-            bytes[size_t(layer)] += int64_t(v->def()->constant.bytes());
+          bytes[size_t(layer)] += weightBytes(v);
   }
-  return dealLayers(bytes, stages);
+  return rt::dealLayers(bytes, stages);
 }
 
 llvm::Expected<StagedFunction> StagedFunction::create(const Function &f,
-                                                      llvm::ArrayRef<int64_t> cuts) {
+                                                      llvm::ArrayRef<int64_t> cuts, int stage) {
   StagedFunction out;
   out.f_ = &f;
+  out.stage_ = stage;
   const Layers layers(f);
   for (const int64_t layer : cuts) {
     if (layer < 1 || layer >= layers.count())
       return makeError(ExitCode::Unsupported,
                        "@" + f.name() + " has other layers than the stages are cut by");
-    const Layers::Start start = layers.startOf(layer);
-    if (!start.handed)
+    Layers::Start start = layers.startOf(layer);
+    if (start.handed.empty())
       return makeError(ExitCode::Unsupported, "@" + f.name() + " cannot be cut in front of layer " +
                                                   llvm::Twine(layer) +
-                                                  ": more than one value crosses there");
-    out.cuts_.push_back({start.handed, start.state});
+                                                  ": no value is handed on there");
+    out.cuts_.push_back({std::move(start.handed), start.state});
   }
+  out.findMine();
   return out;
 }
 
-llvm::Error broadcast(Group &group, int from, llvm::MutableArrayRef<char> mine) {
-  std::vector<char> all(mine.size() * size_t(group.size()));
-  if (llvm::Error e = group.gather(mine, all))
-    return e;
-  std::copy_n(all.begin() + int64_t(mine.size()) * from, mine.size(), mine.begin());
-  return llvm::Error::success();
+/// What the stage computes: what it hands on, or the results.
+llvm::SmallVector<Value *> StagedFunction::wanted() const {
+  llvm::SmallVector<Value *> out;
+  if (size_t(stage_) < cuts_.size())
+    llvm::append_range(out, cuts_[size_t(stage_)].handed);
+  else
+    llvm::append_range(out, f_->returned());
+  return out;
+}
+
+/// All ops behind what is handed to the stage and in front of what it wants.
+void StagedFunction::findMine() {
+  llvm::DenseSet<const Value *> given;
+  if (stage_ > 0) {
+    const Cut &before = cuts_[size_t(stage_) - 1];
+    given.insert(before.handed.begin(), before.handed.end());
+    given.insert(before.state);
+  }
+  llvm::SmallVector<Value *> open = wanted();
+  while (!open.empty()) {
+    const Value *v = open.pop_back_val();
+    if (v && v->def() && !given.count(v) && mine_.insert(v->def()).second)
+      llvm::append_range(open, v->def()->operands());
+  }
 }
 
 /// A tensor of the value's type at these symbols.
@@ -162,17 +169,31 @@ static llvm::Expected<Tensor> emptyOf(const Value &v, const SymbolMap &symbols) 
   return Tensor::zeros(v.type.dtype, shape);
 }
 
-static llvm::MutableArrayRef<char> bytesOf(Tensor &t) {
-  return {static_cast<char *>(t.raw()), t.bytes()};
+static llvm::Error sendTo(rt::RankLink &link, int rank, const Tensor &t) {
+  return toError(link.send(rank, {static_cast<const std::byte *>(t.raw()), t.bytes()}));
 }
 
-llvm::Expected<std::vector<Tensor>> StagedFunction::run(Executor &executor,
-                                                        llvm::ArrayRef<Tensor> arguments,
-                                                        SymbolMap symbols, Group &group) const {
+static llvm::Expected<Tensor> receiveFrom(rt::RankLink &link, int rank, const Value &v,
+                                          const SymbolMap &symbols) {
+  auto t = emptyOf(v, symbols);
+  if (!t)
+    return t;
+  if (llvm::Error e = toError(link.receive(rank, {static_cast<std::byte *>(t->raw()), t->bytes()})))
+    return e;
+  return t;
+}
+
+static bool isState(const Value &v) { return v.type.rank() == 6; }
+
+/// Takes what is handed to the stage, and hands on what it made of it: the last one its results to
+/// all that stand in the same place of another.
+llvm::Error StagedFunction::runOne(Executor &executor, const Run &run, rt::RankLink &link,
+                                   std::vector<Tensor> &results, SymbolMap &symbols) const {
   Executor::Bindings bound;
   Tensor state;
+  symbols = run.symbols;
   for (int round = 0; round < 2; ++round)
-    for (auto [i, t] : llvm::enumerate(arguments)) {
+    for (auto [i, t] : llvm::enumerate(run.arguments)) {
       const Value *a = f_->argument(unsigned(i));
       if (auto ok = bindShape(a->type.shape, t.shape(), symbols, a->name); !ok)
         return ok.takeError();
@@ -180,57 +201,53 @@ llvm::Expected<std::vector<Tensor>> StagedFunction::run(Executor &executor,
       if (a->name == "kv")
         state = t;
     }
-  const int mine = group.rank(), last = int(cuts_.size());
-  std::vector<Tensor> results;
-  for (int stage = 0; stage <= last; ++stage) {
-    Tensor handed;
-    if (stage == mine) {
-      llvm::SmallVector<Value *> wanted;
-      if (stage < last)
-        wanted.push_back(cuts_[size_t(stage)].handed);
-      else
-        wanted.append(f_->returned().begin(), f_->returned().end());
-      auto values = executor.evaluate(wanted, bound, symbols);
-      if (!values)
-        return values.takeError();
-      if (stage < last)
-        handed = std::move(values->front());
-      else
-        results = std::move(*values);
-    }
-    if (stage == last)
-      break;
-    // What was computed may lie in memory that others share.
-    const Value &v = *cuts_[size_t(stage)].handed;
-    auto whole = emptyOf(v, symbols);
-    if (!whole)
-      return whole.takeError();
-    if (stage == mine)
-      std::copy_n(static_cast<const char *>(handed.raw()), handed.bytes(),
-                  static_cast<char *>(whole->raw()));
-    if (llvm::Error e = broadcast(group, stage, bytesOf(*whole)))
-      return e;
-    if (mine == stage + 1) {
-      bound[&v] = std::move(*whole);
-      bound[cuts_[size_t(stage)].state] = state;
+  const int team = link.teamSize();
+  if (stage_ > 0) {
+    const Cut &before = cuts_[size_t(stage_) - 1];
+    bound[before.state] = state;
+    for (const Value *v : before.handed) {
+      auto given = receiveFrom(link, link.rank() - team, *v, symbols);
+      if (!given)
+        return given.takeError();
+      bound[v] = std::move(*given);
     }
   }
-  std::vector<Tensor> out;
-  for (auto [i, v] : llvm::enumerate(f_->returned())) {
-    if (v->type.rank() == 6) { // the state, of which every rank has its own
-      out.push_back(state);
-      continue;
-    }
-    auto whole = emptyOf(*v, symbols);
-    if (!whole)
-      return whole.takeError();
-    if (mine == last)
-      std::copy_n(static_cast<const char *>(results[i].raw()), results[i].bytes(),
-                  static_cast<char *>(whole->raw()));
-    if (llvm::Error e = broadcast(group, last, bytesOf(*whole)))
-      return e;
-    out.push_back(std::move(*whole));
+  auto values = executor.evaluate(wanted(), bound, symbols);
+  if (!values)
+    return values.takeError();
+  if (size_t(stage_) < cuts_.size()) {
+    for (const Tensor &t : *values)
+      if (llvm::Error e = sendTo(link, link.rank() + team, t))
+        return e;
+    return llvm::Error::success();
   }
+  for (auto [t, v] : llvm::zip(*values, f_->returned()))
+    for (int to = link.placeInTeam(); !isState(*v) && to < link.rank(); to += team)
+      if (llvm::Error e = sendTo(link, to, t))
+        return e;
+  results = std::move(*values);
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<std::vector<Tensor>>>
+StagedFunction::run(Executor &executor, llvm::ArrayRef<Run> runs, rt::RankLink &link) const {
+  std::vector<std::vector<Tensor>> out(runs.size());
+  std::vector<SymbolMap> symbols(runs.size());
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (llvm::Error e = runOne(executor, runs[i], link, out[i], symbols[i]))
+      return e;
+  const int last = link.size() - link.teamSize() + link.placeInTeam();
+  for (size_t i = 0; i < runs.size() && link.rank() != last; ++i)
+    for (const Value *v : f_->returned()) {
+      if (isState(*v)) { // of which every rank has its own
+        out[i].emplace_back();
+        continue;
+      }
+      auto result = receiveFrom(link, last, *v, symbols[i]);
+      if (!result)
+        return result.takeError();
+      out[i].push_back(std::move(*result));
+    }
   return out;
 }
 

@@ -137,8 +137,13 @@ typedef struct gpt2c_session_options {
   /* On "cpu", of a plan that gpt2c --tensor-parallel made for as many: ranks that share every
    * layer, each a thread. 0 and 1: one. */
   int32_t ranks;
+  /* Of any plan with a KV state, on "cpu" or "cuda:N,M,..": stages one behind the other, each with
+   * some of the layers; on "cpu" of `ranks` each, else the GPUs in their order are dealt to them.
+   * 0 and 1: one. */
+  int32_t stages;
+  int32_t micro_rows; /* on which a stage works at a time; 0: as many as the device thinks best */
 } gpt2c_session_options;
-#define GPT2C_SESSION_OPTIONS_INIT {sizeof(gpt2c_session_options), NULL, 0, 0, 0}
+#define GPT2C_SESSION_OPTIONS_INIT {sizeof(gpt2c_session_options), NULL, 0, 0, 0, 0, 0}
 
 /* Loads the plan onto a device. Null options are the defaults. */
 GPT2C_API gpt2c_status gpt2c_session_create(const gpt2c_plan *plan,

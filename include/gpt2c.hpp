@@ -519,13 +519,16 @@ public:
     return Stream(stream);
   }
   /// On "auto", "cuda", "cuda:N", "cuda:N,M,.." (a rank on each) or "cpu"; `threads` are the CPU's,
-  /// 0: one for each core; `ranks` share the layers there, where the plan is for as many.
-  Result<Session> session(const std::string &device = "auto", int threads = 0,
-                          int ranks = 1) const {
+  /// 0: one for each core; `ranks` share the layers there, where the plan is for as many; `stages`
+  /// have some of the layers each, there or on several GPUs.
+  Result<Session> session(const std::string &device = "auto", int threads = 0, int ranks = 1,
+                          int stages = 1, int microRows = 0) const {
     gpt2c_session_options options = GPT2C_SESSION_OPTIONS_INIT;
     options.device = device.c_str();
     options.threads = threads;
     options.ranks = ranks;
+    options.stages = stages;
+    options.micro_rows = microRows;
     gpt2c_session *session = nullptr;
     if (gpt2c_status s = gpt2c_session_create(handle_.get(), &options, &session))
       return detail::error(s);

@@ -187,14 +187,16 @@ class LLM:
     state in pages for the device, and with `slide`, do calls take turns."""
 
     def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0,
-                 ranks: int = 1, tokenizer: Union[Tokenizer, PathLike, Any] = None,
-                 seed: Optional[int] = None, kv_bytes: int = 0, host_pages: int = 0):
-        """`device`, `threads`, `ranks`, `kv_bytes`, `host_pages`: as of Session. `tokenizer`: in
-        place of the plan's, as a folder, a Tokenizer, or a fast one of transformers. `seed`: of the
-        seeds that are drawn for requests without one; None: a random one."""
+                 ranks: int = 1, stages: int = 1, micro_rows: int = 0,
+                 tokenizer: Union[Tokenizer, PathLike, Any] = None, seed: Optional[int] = None,
+                 kv_bytes: int = 0, host_pages: int = 0):
+        """`device`, `threads`, `ranks`, `stages`, `micro_rows`, `kv_bytes`, `host_pages`: as of
+        Session. `tokenizer`: in place of the plan's, as a folder, a Tokenizer, or a fast one of
+        transformers. `seed`: of the seeds that are drawn for requests without one; None: a random
+        one."""
         self.plan = open_plan(plan)
-        self.session = Session(self.plan, device, threads=threads, ranks=ranks, kv_bytes=kv_bytes,
-                               host_pages=host_pages)
+        self.session = Session(self.plan, device, threads=threads, ranks=ranks, stages=stages,
+                               micro_rows=micro_rows, kv_bytes=kv_bytes, host_pages=host_pages)
         self.tokenizer = self.plan.tokenizer if tokenizer is None else open_tokenizer(tokenizer)
         self._seeds = random.Random(seed) if seed is not None else random.SystemRandom()
         self._ids = itertools.count()

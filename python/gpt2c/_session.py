@@ -33,18 +33,23 @@ class Session:
     that runs."""
 
     def __init__(self, plan: Union[Plan, PathLike], device: str = "auto", *, threads: int = 0,
-                 ranks: int = 1, kv_bytes: int = 0, host_pages: int = 0):
+                 ranks: int = 1, stages: int = 1, micro_rows: int = 0, kv_bytes: int = 0,
+                 host_pages: int = 0):
         """`device`: "cuda" (the first GPU), "cuda:N", "cuda:0,1" (a rank on each, of a plan for as
         many), "cpu", or "auto", the first GPU where the plan has code for it, else the CPU.
         `threads`: of the CPU device; 0: one for each core.
         `ranks`: so many share the layers on the CPU device, where the plan is for as many
-        (`flags=["--tensor-parallel=2"]` of compile). `kv_bytes`: of the pages of the engine that an
+        (`flags=["--tensor-parallel=2"]` of compile).
+        `stages`: so many stand one behind the other, each with some of the layers: on the CPU
+        device of `ranks` each, or the GPUs that `device` names are dealt to them; any plan with a
+        KV state. `micro_rows`: on which a stage works at a time; 0: as many as the device thinks
+        best. `kv_bytes`: of the pages of the engine that an
         LLM generates with; 0: as the plan or the device says. `host_pages`: of it in host memory,
         where answers that find no room on the device take turns."""
         self.plan = open_plan(plan)
         if kv_bytes < 0 or host_pages < 0:
             raise UsageError("kv_bytes and host_pages are at least 0")
-        self._core = _core.Session(self.plan._core, device, threads, ranks)
+        self._core = _core.Session(self.plan._core, device, threads, ranks, stages, micro_rows)
         self._core.set_engine_memory(kv_bytes, host_pages)
         if self._core.fallback:
             level = logging.WARNING if self.plan.has_gpu_code else logging.INFO

@@ -4,6 +4,7 @@
 #include "python/src/OneSession.h"
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaRanks.h"
+#include "runtime/device/Device.h"
 #include "runtime/device/DeviceName.h"
 #include "runtime/group/ThreadRanks.h"
 #include "runtime/session/SavedState.h"
@@ -18,23 +19,27 @@ namespace {
 
 using rt::Tokens;
 
-SessionPtr openSession(const OpenPlan &plan, const std::string &device, int threads, int ranks) {
+SessionPtr openSession(const OpenPlan &plan, const std::string &device, int threads, int ranks,
+                       int stages, int microRows) {
   const rt::DeviceName wanted = take(rt::parseDeviceName(device));
   if (threads < 0)
     throw StatusError({rt::Code::Usage, "threads is at least 1, or 0 for one on each core"});
-  if (ranks < 1 || (ranks > 1 && wanted.kind != rt::DeviceName::Kind::Cpu))
-    throw StatusError({rt::Code::Usage, "ranks is at least 1, and 1 but where device is 'cpu'; "
-                                        "GPUs that are ranks are named, as 'cuda:0,1'"});
+  if (rt::Status s = rt::checkRanks(wanted, {ranks, stages, microRows}); !s.ok())
+    throw StatusError(s);
   nb::gil_scoped_release released;
-  if (ranks > 1)
+  if (wanted.kind == rt::DeviceName::Kind::Cpu && (ranks > 1 || stages > 1))
     return std::make_shared<OneSession>(
         plan,
         take(rt::openThreadRanks(
-            plan.plan, ranks,
+            plan.plan, {ranks * stages, stages, microRows},
             [&](rt::RankLink &link) { return makeCpuBackend(plan.plan, {threads, &link}); })),
         "");
   if (!wanted.ranks.empty())
-    return std::make_shared<OneSession>(plan, take(rt::makeCudaRanks(plan.plan, wanted.ranks)), "");
+    return std::make_shared<OneSession>(
+        plan,
+        take(
+            rt::makeCudaRanks(plan.plan, wanted.ranks, {.stages = stages, .microRows = microRows})),
+        "");
   std::string why;
   if (wanted.kind != rt::DeviceName::Kind::Cpu) {
     rt::Result<std::unique_ptr<rt::Backend>> cuda =
@@ -144,7 +149,7 @@ void loadState(OneSession &s, const std::string &path) {
 void bindSession(nb::module_ &m) {
   nb::class_<OneSession>(m, "Session")
       .def(nb::new_(&openSession), nb::arg("plan"), nb::arg("device"), nb::arg("threads"),
-           nb::arg("ranks"))
+           nb::arg("ranks"), nb::arg("stages"), nb::arg("micro_rows"))
       .def_prop_ro("device", [](OneSession &s) { return s.session.backend().kind(); })
       .def_prop_ro("device_name", [](OneSession &s) { return s.session.backend().name(); })
       .def_prop_ro("device_note", [](OneSession &s) { return s.session.backend().note(); })

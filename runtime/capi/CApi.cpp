@@ -1,7 +1,6 @@
 #include "runtime/capi/CApi.h"
 
 #include "runtime/device/Device.h"
-#include "runtime/group/ThreadRanks.h"
 #include "runtime/text/TextStream.h"
 
 using namespace gpt2c::rt;
@@ -173,15 +172,10 @@ gpt2c_status gpt2c_session_create(const gpt2c_plan *plan, const gpt2c_session_op
     if (!o)
       return o.status();
     const std::string_view name = o->device ? o->device : "auto";
-    if (o->ranks > 1 && name != "cpu")
-      return {Code::Usage, "ranks of the CPU device: give \"cpu\"; those of GPUs are named, as "
-                           "\"cuda:0,1\""};
-    Result<std::unique_ptr<Backend>> backend =
-        o->ranks > 1 ? openThreadRanks(plan->plan, o->ranks,
-                                       [&](RankLink &link) {
-                                         return openCpuDevice(plan->plan, o->threads, &link);
-                                       })
-                     : openDevice(plan->plan, name, o->threads);
+    const RankOptions ranks{.ranks = std::max(1, o->ranks),
+                            .stages = std::max(1, o->stages),
+                            .microRows = o->micro_rows};
+    Result<std::unique_ptr<Backend>> backend = openDevice(plan->plan, name, o->threads, ranks);
     if (!backend)
       return backend.status();
     std::string device = (*backend)->name();

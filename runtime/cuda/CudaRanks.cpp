@@ -23,8 +23,10 @@ static uint64_t sentBytes(const plan::PlanT &meta, int ranks) {
 }
 
 Result<std::unique_ptr<Backend>> makeCudaRanks(const Plan::Ptr &plan, std::span<const int> ordinals,
-                                               double patience) {
+                                               const CudaRankOptions &options) {
   const int ranks = int(ordinals.size());
+  if (options.stages > 1)
+    return {Code::Unsupported, "stages are on the CPU device: --device=cpu"};
   if (!ranksOf(plan->meta(), ranks))
     return noSuchRanks(plan->meta(), ranks);
   std::vector<std::shared_ptr<cuda::CudaDevice>> devices;
@@ -34,8 +36,9 @@ Result<std::unique_ptr<Backend>> makeCudaRanks(const Plan::Ptr &plan, std::span<
       return device.status();
     devices.push_back(device.take());
   }
-  auto ends = cuda::Exchange::connect(devices, patience > 0 ? patience : kExchangePatience,
-                                      sentBytes(plan->meta(), ranks));
+  auto ends =
+      cuda::Exchange::connect(devices, options.patience > 0 ? options.patience : kExchangePatience,
+                              sentBytes(plan->meta(), ranks));
   if (!ends)
     return ends.status();
   // Each gathers its parts of the weights.

@@ -3,6 +3,7 @@
 #include "runtime/cuda/CudaBackend.h"
 #include "runtime/cuda/CudaRanks.h"
 #include "runtime/device/DeviceName.h"
+#include "runtime/group/ThreadRanks.h"
 
 #include <cstring>
 #include <filesystem>
@@ -83,15 +84,33 @@ Result<std::unique_ptr<Backend>> openCpuDevice(const Plan::Ptr &plan, int thread
   return std::move(*device);
 }
 
+Status checkRanks(const DeviceName &device, const RankOptions &ranks) {
+  if (ranks.ranks < 1 || ranks.stages < 1 || ranks.stages > 64 || ranks.microRows < 0)
+    return {Code::Usage, "ranks is at least 1, stages are from 1 to 64, and rows of a micro-batch "
+                         "at least 1, or 0 for as many as the device thinks best"};
+  if (ranks.ranks > 1 && device.kind != DeviceName::Kind::Cpu)
+    return {Code::Usage, "ranks is 1 but where the device is \"cpu\"; GPUs that are ranks are "
+                         "named, as \"cuda:0,1\""};
+  if (ranks.stages > 1 && device.kind != DeviceName::Kind::Cpu && device.ranks.empty())
+    return {Code::Usage, "stages are on \"cpu\", or on GPUs that are named, as \"cuda:0,1\""};
+  return {};
+}
+
 Result<std::unique_ptr<Backend>> openDevice(const Plan::Ptr &plan, std::string_view name,
-                                            int threads) {
+                                            int threads, const RankOptions &ranks) {
   const Result<DeviceName> wanted = parseDeviceName(name);
   if (!wanted)
     return wanted.status();
+  if (Status s = checkRanks(*wanted, ranks); !s.ok())
+    return s;
+  if (wanted->kind == DeviceName::Kind::Cpu && (ranks.ranks > 1 || ranks.stages > 1))
+    return openThreadRanks(plan, {ranks.ranks * ranks.stages, ranks.stages, ranks.microRows},
+                           [&](RankLink &link) { return openCpuDevice(plan, threads, &link); });
   if (wanted->kind == DeviceName::Kind::Cpu)
     return openCpuDevice(plan, threads);
   if (!wanted->ranks.empty())
-    return makeCudaRanks(plan, wanted->ranks);
+    return makeCudaRanks(plan, wanted->ranks,
+                         {.stages = ranks.stages, .microRows = ranks.microRows});
   Result<std::unique_ptr<Backend>> cuda = makeCudaBackendOn(plan, wanted->ordinal);
   if (cuda || wanted->kind == DeviceName::Kind::Cuda || cuda.status().code() != Code::Incompatible)
     return cuda;

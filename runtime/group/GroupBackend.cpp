@@ -22,18 +22,18 @@ std::string whyNoGain(const plan::PlanT &meta, int tensor) {
   return {};
 }
 
-Status checkDivision(const plan::PlanT &meta, int ranks, int stages) {
-  if (stages == 1)
-    return ranksOf(meta, ranks) ? Status() : noSuchRanks(meta, ranks);
-  if (stages != ranks)
-    return {Code::Unsupported, std::to_string(ranks) + " ranks in " + std::to_string(stages) +
-                                   " stages: ranks that share layers do not stand behind each "
-                                   "other as well yet; a stage is one rank"};
-  if (!meta.kv || meta.kv->layers < stages)
+Status checkDivision(const plan::PlanT &meta, const Division &division) {
+  const int stages = division.stages;
+  if (division.ranks % stages != 0)
+    return {Code::Usage, std::to_string(division.ranks) + " ranks do not stand in " +
+                             std::to_string(stages) + " stages of as many each"};
+  if (stages > 1 && (!meta.kv || meta.kv->layers < stages))
     return {Code::Incompatible, "the plan has " + std::to_string(meta.kv ? meta.kv->layers : 0) +
                                     " layers with a KV state, too few for " +
                                     std::to_string(stages) + " stages"};
-  return {};
+  if (division.teamSize() == 1 && stages > 1)
+    return {};
+  return ranksOf(meta, division.teamSize()) ? Status() : noSuchRanks(meta, division.teamSize());
 }
 
 Status noSuchRanks(const plan::PlanT &meta, int tensor) {
@@ -51,12 +51,16 @@ namespace {
 class GroupBackend : public Backend {
 public:
   GroupBackend(Plan::Ptr plan, std::unique_ptr<Backend> first, std::unique_ptr<OtherRanks> others,
-               bool isStaged)
+               const Division &division)
       : plan_(std::move(plan)), others_(std::move(others)), first_(std::move(first)),
-        ranks_(isStaged ? nullptr : ranksOf(plan_->meta(), 1 + others_->count())) {}
+        division_(division),
+        ranks_(division.teamSize() > 1 ? ranksOf(plan_->meta(), division.teamSize()) : nullptr) {}
 
   std::string name() const override {
-    return first_->name() + ", " + std::to_string(1 + others_->count()) + " ranks";
+    std::string name = first_->name() + ", " + std::to_string(division_.ranks) + " ranks";
+    if (division_.stages > 1)
+      name += " in " + std::to_string(division_.stages) + " stages";
+    return name;
   }
   std::string kind() const override { return first_->kind(); }
   std::span<const std::unique_ptr<plan::FunctionT>> functions() const override {
@@ -65,7 +69,7 @@ public:
   std::string note() const override {
     const std::string own = first_->note();
     const std::string gain =
-        ranks_ && kind() == "cuda" ? whyNoGain(plan_->meta(), 1 + others_->count()) : "";
+        ranks_ && kind() == "cuda" ? whyNoGain(plan_->meta(), division_.teamSize()) : "";
     return own + (own.empty() || gain.empty() ? "" : "; ") + gain;
   }
   int decodeChunk() const override { return first_->decodeChunk(); }
@@ -160,7 +164,7 @@ public:
     return onAll(call, [&] { return first_->run(function, inputs, symbols); });
   }
 
-  /// Each rank gets its heads; a stage all, whichever layers it has.
+  /// Each rank gets its heads, of whichever layers it has.
   Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override {
     if (!ranks_) {
       RankCall call{.kind = RankCall::WriteKv, .numbers = {layer, int64_t(part)}};
@@ -168,9 +172,9 @@ public:
       return onAll(call, [&] { return asResult(first_->writeKv(layer, part, values)); }).status();
     }
     std::vector<RankCall> calls;
-    for (int r = 0; r <= others_->count(); ++r) {
+    for (int r = 0; r < division_.ranks; ++r) {
       calls.push_back({.kind = RankCall::WriteKv, .numbers = {layer, int64_t(part)}});
-      calls.back().tensors.push_back(headsOf(values, r));
+      calls.back().tensors.push_back(headsOf(values, r % division_.teamSize()));
     }
     return onEach(std::span(calls).subspan(1),
                   [&] { return asResult(first_->writeKv(layer, part, calls[0].tensors[0])); })
@@ -182,12 +186,24 @@ public:
     std::vector<RankReply> replies;
     Result<HostTensor> own = onEach(
         std::span(&call, 1), [&] { return first_->readKv(layer, part, batch, tokens); }, &replies);
-    if (!own || !ranks_) // a stage gives what the one with the layer has
+    if (!own)
       return own;
+    std::vector<HostTensor *> parts; // of the ranks that have the layer
+    for (int r = 0; r < division_.ranks; ++r)
+      if (HostTensor &from = r == 0 ? *own : replies[size_t(r - 1)].tensors.at(0);
+          !from.data.empty())
+        parts.push_back(&from);
+    if (parts.empty())
+      return own; // of no token
+    if (parts.size() != size_t(division_.teamSize()))
+      return {Code::Corrupt, "layer " + std::to_string(layer) + " is with " +
+                                 std::to_string(parts.size()) + " ranks"};
+    if (!ranks_)
+      return std::move(*parts[0]);
     const plan::KvPlanT &kv = *plan_->meta().kv;
-    HostTensor out(own->dtype, {batch, kv.heads, tokens, kv.head_dim});
-    for (int r = 0; r <= others_->count(); ++r) {
-      const HostTensor &from = r == 0 ? *own : replies[size_t(r - 1)].tensors.at(0);
+    HostTensor out(own->dtype, {batch, kv.heads, tokens, parts[0]->shape[3]});
+    for (int r = 0; r < division_.teamSize(); ++r) {
+      const HostTensor &from = *parts[size_t(r)];
       if (from.data.size() * size_t(kv.heads) != out.data.size() * headsOfRank())
         return {Code::Corrupt, "rank " + std::to_string(r) + " has other heads than the plan says"};
       moveHeads(r, batch, out.data.size() / size_t(std::max<int64_t>(1, batch * kv.heads)),
@@ -222,10 +238,10 @@ private:
     return result;
   }
 
-  size_t headsOfRank() const { return ranks_->kv_heads.size() / size_t(1 + others_->count()); }
+  size_t headsOfRank() const { return ranks_->kv_heads.size() / size_t(division_.teamSize()); }
 
-  /// Calls f(offset among the rank's heads, offset among all, bytes) for each head that the rank
-  /// has of [batch, heads, ..]; `bytes` are those of a head.
+  /// `rank`: its place in its team. Calls f(offset among the rank's heads, offset among all, bytes)
+  /// for each head that the rank has of [batch, heads, ..]; `bytes` are those of a head.
   template <typename F> void moveHeads(int rank, int64_t batch, size_t bytes, F f) const {
     const size_t count = headsOfRank(), heads = size_t(plan_->meta().kv->heads);
     for (size_t b = 0; b < size_t(batch); ++b)
@@ -249,17 +265,19 @@ private:
   Plan::Ptr plan_;
   std::unique_ptr<OtherRanks> others_;
   std::unique_ptr<Backend> first_; ///< may use links that the others hold
-  const plan::RanksT *ranks_;      ///< null: ranks are stages
-  Tokens chosen_;                  ///< by the last extend()
+  Division division_;
+  const plan::RanksT *ranks_; ///< of a team; null: each is one rank
+  Tokens chosen_;             ///< by the last extend()
   std::deque<RowsOutput> extended_;
 };
 
 } // namespace
 
 std::unique_ptr<Backend> makeGroupBackend(Plan::Ptr plan, std::unique_ptr<Backend> first,
-                                          std::unique_ptr<OtherRanks> others, bool isStaged) {
+                                          std::unique_ptr<OtherRanks> others,
+                                          const Division &division) {
   return std::make_unique<GroupBackend>(std::move(plan), std::move(first), std::move(others),
-                                        isStaged);
+                                        division);
 }
 
 } // namespace gpt2c::rt

@@ -3,6 +3,7 @@
 
 #include "runtime/device/Backend.h"
 #include "runtime/group/RankCall.h"
+#include "runtime/group/RankLink.h"
 
 #include <memory>
 #include <vector>
@@ -21,11 +22,11 @@ public:
   virtual Result<std::vector<RankReply>> finish(const Status &own) = 0;
 };
 
-/// `first` is rank 0. checkDivision() allows 1 + others->count() ranks; `isStaged`: each is a
-/// stage.
+/// `first` is rank 0. checkDivision() allows `division`, of 1 + others->count() ranks. Of stages
+/// readKv() is empty where it is another that has the layer.
 std::unique_ptr<Backend> makeGroupBackend(Plan::Ptr plan, std::unique_ptr<Backend> first,
                                           std::unique_ptr<OtherRanks> others,
-                                          bool isStaged = false);
+                                          const Division &division);
 
 /// The division of the plan among so many ranks; null: it has none.
 const plan::RanksT *ranksOf(const plan::PlanT &meta, int tensor);
@@ -33,9 +34,8 @@ const plan::RanksT *ranksOf(const plan::PlanT &meta, int tensor);
 std::string patternOfRanks(int tensor);
 /// What the compiler estimated where a division is no faster than one GPU; empty: it is.
 std::string whyNoGain(const plan::PlanT &meta, int tensor);
-/// Whether so many ranks can run the plan: that share all layers, or as stages, one behind the
-/// other.
-Status checkDivision(const plan::PlanT &meta, int ranks, int stages);
+/// Whether ranks can run the plan so.
+Status checkDivision(const plan::PlanT &meta, const Division &division);
 /// Incompatible: what divisions the plan has.
 Status noSuchRanks(const plan::PlanT &meta, int tensor);
 

@@ -11,7 +11,8 @@ namespace gpt2c::rt {
 
 struct Rendezvous {
   int rank = 0, ranks = 1;
-  int stages = 1;      ///< as of RankLink
+  int stages = 1; ///< of RankLink, and so is microRows
+  int microRows = 0;
   std::string address; ///< of rank 0, which listens there
   int port = 0;
   double waitSeconds = 30; ///< until all are there

@@ -33,13 +33,32 @@ Status unexpected(const Frame &frame, int rank) {
   return {Code::Corrupt, "rank " + std::to_string(rank) + " is at another step"};
 }
 
+/// gather() by what ranks send each other: through the first of the team.
+Status gatherInTeam(RankLink &link, std::span<const std::byte> mine, std::span<std::byte> all) {
+  const int first = link.rank() - link.placeInTeam(), count = link.teamSize();
+  if (link.rank() != first) {
+    const Status s = link.send(first, mine);
+    return s.ok() ? link.receive(first, all) : s;
+  }
+  std::ranges::copy(mine, all.begin());
+  for (int r = 1; r < count; ++r)
+    if (Status s = link.receive(first + r, all.subspan(size_t(r) * mine.size(), mine.size()));
+        !s.ok())
+      return s;
+  for (int r = 1; r < count; ++r)
+    if (Status s = link.send(first + r, all); !s.ok())
+      return s;
+  return {};
+}
+
 /// Rank 0: takes the parts of all, and gives all of them to each.
 class FirstLink : public RankLink {
 public:
-  FirstLink(int size, int stages) : size_(size), stages_(stages) {}
+  explicit FirstLink(const Division &division) : division_(division) {}
   int rank() const override { return 0; }
-  int size() const override { return size_; }
-  int stages() const override { return stages_; }
+  int size() const override { return division_.ranks; }
+  int stages() const override { return division_.stages; }
+  int microRows() const override { return division_.microRows; }
   void connect(Frames &frames) { frames_ = &frames; }
 
   /// The next call begins.
@@ -51,7 +70,25 @@ public:
   uint32_t round() const { return round_; }
   const Status &aborted() const { return aborted_; }
 
+  Status send(int to, std::span<const std::byte> bytes) override {
+    if (!aborted_.ok())
+      return aborted_;
+    const Status s = frames_->hand(to, round_, bytes);
+    return s.ok() ? s : lost(s);
+  }
+  Status receive(int from, std::span<std::byte> bytes) override {
+    if (!aborted_.ok())
+      return aborted_;
+    const Result<Frame> frame = frames_->takeHand(from, round_);
+    if (!frame)
+      return lost(frame.status());
+    return frame->kind == Frame::Hand ? takeSent(from, frame->bytes, bytes)
+                                      : aborted_ = decodeStatus(frame->bytes);
+  }
+
   Status gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    if (stages() > 1)
+      return gatherInTeam(*this, mine, all);
     if (!aborted_.ok())
       return aborted_;
     std::copy(mine.begin(), mine.end(), all.begin());
@@ -104,7 +141,7 @@ private:
         (void)frames_->send(i, kind, round_, encodeStatus(why)).ok();
   }
 
-  int size_, stages_;
+  Division division_;
   Frames *frames_ = nullptr;
   uint32_t round_ = 0;
   Status aborted_, lost_;
@@ -189,14 +226,41 @@ private:
 /// Another rank.
 class FollowingLink : public RankLink {
 public:
-  FollowingLink(int rank, int size, int stages) : rank_(rank), size_(size), stages_(stages) {}
+  FollowingLink(int rank, const Division &division) : rank_(rank), division_(division) {}
   int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  int stages() const override { return stages_; }
-  void begin(Frames &frames, uint32_t round) { frames_ = &frames, round_ = round; }
+  int size() const override { return division_.ranks; }
+  int stages() const override { return division_.stages; }
+  int microRows() const override { return division_.microRows; }
+  void begin(Frames &frames, uint32_t round) {
+    frames_ = &frames, round_ = round;
+    told_ = Status();
+  }
   const Status &lost() const { return lost_; }
+  /// Ends the call on ranks that wait for this one, where it is this one that failed.
+  Status abort(const Status &why) {
+    if (stages() == 1 || !told_.ok()) // else rank 0 waits for this rank, and sees its answer
+      return {};
+    const Status named(why.code(), "rank " + std::to_string(rank_) + ": " + why.message());
+    return frames_->send(0, Frame::Abort, round_, encodeStatus(named));
+  }
+
+  Status send(int to, std::span<const std::byte> bytes) override {
+    const Status s = frames_->hand(to, round_, bytes);
+    return s.ok() ? s : lost_ = atCall(s, round_);
+  }
+  Status receive(int from, std::span<std::byte> bytes) override {
+    const Result<Frame> frame = frames_->takeHand(from, round_);
+    if (!frame)
+      return lost_ = atCall(frame.status(), round_);
+    if (frame->kind == Frame::Hand)
+      return takeSent(from, frame->bytes, bytes);
+    told_ = decodeStatus(frame->bytes);
+    return frame->kind == Frame::Lost ? lost_ = told_ : told_;
+  }
 
   Status gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    if (stages() > 1)
+      return gatherInTeam(*this, mine, all);
     if (Status s = frames_->send(0, Frame::Part, round_, mine); !s.ok())
       return lost_ = atCall(s, round_);
     Result<Frame> frame = frames_->take(0, Frame::All, round_);
@@ -213,15 +277,16 @@ public:
   }
 
 private:
-  int rank_, size_, stages_;
+  int rank_;
+  Division division_;
   Frames *frames_ = nullptr;
   uint32_t round_ = 0;
-  Status lost_;
+  Status lost_, told_; ///< told_: that the call has ended elsewhere
 };
 
 /// What all ranks have to have in common.
 uint64_t sharedBy(const Plan &plan, const Rendezvous &at) {
-  return plan.meta().model_hash + uint64_t(at.stages) - 1;
+  return plan.meta().model_hash + uint64_t(at.stages) - 1 + (uint64_t(at.microRows) << 8);
 }
 
 std::unique_ptr<Frames> framesOf(std::vector<Socket> sockets, const Rendezvous &at) {
@@ -229,16 +294,17 @@ std::unique_ptr<Frames> framesOf(std::vector<Socket> sockets, const Rendezvous &
   for (size_t r = 0; r < sockets.size(); ++r)
     if (sockets[r].valid())
       peers.push_back({at.rank == 0 ? int(r) : 0, std::move(sockets[r])});
-  return std::make_unique<Frames>(std::move(peers), silenceOf(at));
+  return std::make_unique<Frames>(at.rank, std::move(peers), silenceOf(at));
 }
 
 } // namespace
 
 Result<std::unique_ptr<Backend>> openSocketRanks(const Plan::Ptr &plan, const Rendezvous &at,
                                                  const OpenRank &open) {
-  if (Status s = checkDivision(plan->meta(), at.ranks, at.stages); !s.ok())
+  const Division division(at.ranks, at.stages, at.microRows);
+  if (Status s = checkDivision(plan->meta(), division); !s.ok())
     return s;
-  auto link = std::make_unique<FirstLink>(at.ranks, at.stages);
+  auto link = std::make_unique<FirstLink>(division);
   Result<std::unique_ptr<Backend>> first = open(*link);
   if (!first)
     return first.status();
@@ -246,13 +312,14 @@ Result<std::unique_ptr<Backend>> openSocketRanks(const Plan::Ptr &plan, const Re
   if (!sockets)
     return sockets.status();
   auto others = std::make_unique<SocketRanks>(std::move(link), framesOf(sockets.take(), at));
-  return makeGroupBackend(plan, first.take(), std::move(others), at.stages > 1);
+  return makeGroupBackend(plan, first.take(), std::move(others), division);
 }
 
 Status followRank(const Plan::Ptr &plan, const Rendezvous &at, const OpenRank &open) {
-  if (Status s = checkDivision(plan->meta(), at.ranks, at.stages); !s.ok())
+  const Division division(at.ranks, at.stages, at.microRows);
+  if (Status s = checkDivision(plan->meta(), division); !s.ok())
     return s;
-  FollowingLink link(at.rank, at.ranks, at.stages);
+  FollowingLink link(at.rank, division);
   Result<std::unique_ptr<Backend>> backend = open(link);
   if (!backend)
     return backend.status();
@@ -278,6 +345,8 @@ Status followRank(const Plan::Ptr &plan, const Rendezvous &at, const OpenRank &o
     const Result<RankReply> reply = perform(**backend, *call);
     if (!link.lost().ok())
       return reply ? link.lost() : reply.status();
+    if (Status s = reply ? Status() : link.abort(reply.status()); !s.ok())
+      return atCall(s, round);
     if (Status s = frames->send(0, Frame::Reply, round, encode(reply)); !s.ok())
       return atCall(s, round);
   }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -13,10 +14,9 @@ namespace gpt2c::rt {
 
 class ThreadLinks {
 public:
-  explicit ThreadLinks(int ranks, int stages = 1);
+  explicit ThreadLinks(const Division &division);
   ~ThreadLinks();
-  int size() const { return int(given_.size()); }
-  int stages() const { return stages_; }
+  const Division &division() const { return division_; }
   RankLink &link(int rank);
 
   /// Rank `rank` runs no further: what others wait for ends with an error that says why. The first
@@ -24,24 +24,34 @@ public:
   void fail(int rank, const Status &why);
   /// The first failure since begin(); Ok: none. `rank` gets whose it is.
   Status failure(int &rank) const;
-  /// No rank is in a call; a failure of the calls before is forgotten.
+  /// No rank is in a call; a failure of the calls before is forgotten, and what nobody received.
   void begin();
 
 private:
   class Link;
-  Status gather(int rank, std::span<const std::byte> mine, std::span<std::byte> all);
-  /// Waits until all ranks are here, or one failed.
-  Status meet(std::unique_lock<std::mutex> &lock, int rank);
+  /// Where the ranks of a team meet.
+  struct Team {
+    std::vector<std::span<const std::byte>> given; ///< by the ranks that are here
+    int here = 0;
+    std::atomic<unsigned> round = 0; ///< written under the mutex
+  };
+  using Lock = std::unique_lock<std::mutex>;
+  Status gather(const RankLink &of, std::span<const std::byte> mine, std::span<std::byte> all);
+  /// Waits until all ranks of the team are here, or one failed.
+  Status meet(Lock &lock, Team &team, int rank);
   /// The same where the others are about to come: looks for some time before it sleeps.
-  Status meetSoon(int rank);
-  Status outcomeOf(unsigned round, int rank) const;
+  Status meetSoon(const RankLink &of);
+  Status outcomeOf(const Team &team, unsigned round, int rank) const;
+  Status failedFor(int rank) const;
+  std::deque<std::vector<std::byte>> &sent(int from, int to) {
+    return sent_[size_t(from) * size_t(division_.ranks) + size_t(to)];
+  }
 
   mutable std::mutex mutex_;
   std::condition_variable met_;
-  std::vector<std::span<const std::byte>> given_; ///< by the ranks that are here
-  int here_ = 0;
-  std::atomic<unsigned> round_ = 0; ///< written under the mutex
-  int stages_;
+  Division division_;
+  std::vector<Team> teams_;
+  std::vector<std::deque<std::vector<std::byte>>> sent_; ///< [from, to]: not yet received
   int failed_ = -1;
   Status why_;
   std::vector<std::unique_ptr<Link>> links_;

@@ -95,13 +95,13 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<Backend>> openThreadRanks(const Plan::Ptr &plan, int ranks,
-                                                 const OpenRank &open, int stages) {
-  if (Status s = checkDivision(plan->meta(), ranks, stages); !s.ok())
+Result<std::unique_ptr<Backend>> openThreadRanks(const Plan::Ptr &plan, const Division &division,
+                                                 const OpenRank &open) {
+  if (Status s = checkDivision(plan->meta(), division); !s.ok())
     return s;
-  auto links = std::make_unique<ThreadLinks>(ranks, stages);
+  auto links = std::make_unique<ThreadLinks>(division);
   std::vector<std::unique_ptr<Backend>> backends;
-  for (int r = 0; r < ranks; ++r) {
+  for (int r = 0; r < division.ranks; ++r) {
     Result<std::unique_ptr<Backend>> backend = open(links->link(r));
     if (!backend)
       return {backend.status().code(),
@@ -112,7 +112,7 @@ Result<std::unique_ptr<Backend>> openThreadRanks(const Plan::Ptr &plan, int rank
   backends.erase(backends.begin());
   return makeGroupBackend(plan, std::move(first),
                           std::make_unique<ThreadRanks>(std::move(links), std::move(backends)),
-                          stages > 1);
+                          division);
 }
 
 } // namespace gpt2c::rt

@@ -12,9 +12,8 @@ namespace gpt2c::rt {
 /// Opens the device of a rank, which the link outlives.
 using OpenRank = std::function<Result<std::unique_ptr<Backend>>(RankLink &link)>;
 
-/// `ranks` ranks, each with a thread. An error of a rank ends the call on all, and names it.
-/// `stages`: as of RankLink.
-Result<std::unique_ptr<Backend>> openThreadRanks(const Plan::Ptr &plan, int ranks,
-                                                 const OpenRank &open, int stages = 1);
+/// Ranks each with a thread. An error of a rank ends the call on all, and names it.
+Result<std::unique_ptr<Backend>> openThreadRanks(const Plan::Ptr &plan, const Division &division,
+                                                 const OpenRank &open);
 
 } // namespace gpt2c::rt

@@ -68,14 +68,19 @@ def checkExports():
                 if whole != parts or "exit" in whole:
                     fail(f"{name}: {ranks} ranks give {parts}, one gives {whole}")
                 equal += 1
-                stages = tokens(f"--pipeline-parallel={ranks}")
-                if "too few for" in stages or "cannot be cut" in stages:
-                    continue
-                if whole != stages:
-                    fail(f"{name}: {ranks} stages give {stages}, one gives {whole}")
-                staged += 1
-    print(f"{equal} plans give equal tokens, {staged} in stages, too; {refused} are refused")
-    if staged < 5:
+                ways = [[f"--pipeline-parallel={ranks}"]]
+                if ranks == 2:
+                    ways += [["--ranks=2", "--pipeline-parallel=2"],
+                             ["--pipeline-parallel=2", "--micro-batch=2"]]
+                for way in ways:
+                    stages = tokens(*way)
+                    if "too few for" in stages:
+                        continue
+                    if whole != stages:
+                        fail(f"{name}: {' '.join(way)} gives {stages}, one gives {whole}")
+                    staged += 1
+    print(f"{equal} plans give equal tokens, {staged} times in stages; {refused} are refused")
+    if staged < 15:
         fail("more exports have layers enough for stages")
     if equal < 10:
         fail("there are more exports than that")
@@ -151,6 +156,11 @@ def checkStages():
     out, _ = Group(2, prompt, flags=["--pipeline-parallel=2"]).ends()
     if out[0][1] != whole:
         fail(f"2 stages give {out[0][1]}{out[0][2]}, one process gives {whole}")
+    for ranks, flags in ((4, ["--pipeline-parallel=2"]), (4, ["--pipeline-parallel=4"]),
+                         (2, ["--pipeline-parallel=2", "--micro-batch=1"])):
+        out, _ = Group(ranks, prompt, flags=flags).ends()
+        if any(got[0] != 0 for got in out) or out[0][1] != whole:
+            fail(f"{ranks} processes {flags} give {out}, one gives {whole}")
     (zero, one), _ = Group(2, [*prompt, "--pipeline-parallel=2"], flags=["--ranks-wait=5"]).ends()
     expect("two divisions", one, 6, "or another division")
 
@@ -238,9 +248,9 @@ def checkServer():
     group.kill()
 
 
-def checkLoss(times):
+def checkLoss(times, flags):
     """One of four is killed, or stopped, at any moment: the others end soon, and say who it was."""
-    compile(source / "examples/sample/model.onnx", "--tensor-parallel=4", "--verify=off")
+    compile(source / "examples/sample/model.onnx", "--tensor-parallel=2,4", "--verify=off")
     long = ["--ids=3,1,4,1,5", "-n", "480", "--ignore-eos", "--output=ids"]
     draw = random.Random(5)
     limit = 1.5 if nightly else 3  # beside other tests
@@ -248,7 +258,7 @@ def checkLoss(times):
     for i in range(times):
         victim = draw.randrange(4)
         hangs = i % 4 == 3
-        group = Group(4, long)
+        group = Group(4, long, flags=flags)
         time.sleep(0.35 + draw.random() * 0.4)
         if any(p.poll() is not None for p in group.processes):
             fail(f"a process ended before one was killed: {group.ends()[0]}")
@@ -263,7 +273,7 @@ def checkLoss(times):
                 fail(f"no step is named: {errors}")
         if took > limit:
             fail(f"the others took {took:.1f} s to end")
-    print(f"{times} ranks lost, the others ended within {slowest:.2f} s")
+    print(f"{times} ranks lost {flags}, the others ended within {slowest:.2f} s")
 
 
 checkExports()
@@ -277,5 +287,6 @@ if shutil.which("gpt2c-serve"):
     checkServer()
 else:
     print("without a server, which this build does not have")
-checkLoss(200 if nightly else 8)
+checkLoss(200 if nightly else 8, [])
+checkLoss(200 if nightly else 8, ["--pipeline-parallel=2"])
 sys.exit(failed)

@@ -32,8 +32,8 @@ Result<std::unique_ptr<Backend>> gpt2c::rt::makeCudaBackendOn(Plan::Ptr, int) {
 Result<std::unique_ptr<Backend>> gpt2c::rt::makeCudaBackend(Plan::Ptr plan) {
   return makeCudaBackendOn(std::move(plan), 0);
 }
-Result<std::unique_ptr<Backend>> gpt2c::rt::makeCudaRanks(const Plan::Ptr &plan,
-                                                          std::span<const int>, double) {
+Result<std::unique_ptr<Backend>>
+gpt2c::rt::makeCudaRanks(const Plan::Ptr &plan, std::span<const int>, const CudaRankOptions &) {
   return makeCudaBackendOn(plan, 0);
 }
 

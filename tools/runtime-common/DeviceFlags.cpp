@@ -30,9 +30,14 @@ void DeviceFlags::addTo(Flags &flags) {
              "WORLD_SIZE, MASTER_ADDR and MASTER_PORT name, of which rank 0 answers",
              ranks)
       .value("pipeline-parallel", "N",
-             "Run as N ranks that stand behind each other, each with some of the layers, of any "
-             "plan with a KV state: threads, or with --ranks=env as many processes",
+             "Run in N stages that stand behind each other, each with some of the layers, of any "
+             "plan with a KV state: N ranks, or as many groups of --ranks=N; with --gpus and "
+             "--ranks=env those that there are, dealt to the stages in their order",
              stages)
+      .value("micro-batch", "ROWS",
+             "With --pipeline-parallel: rows of a call on which a stage works at a time; 0: as "
+             "many as the device thinks best (default)",
+             microRows)
       .value("ranks-wait", "SECONDS", "With --ranks=env: how long ranks may come late (30)",
              ranksWait)
       .value("rank-silence", "SECONDS",
@@ -71,13 +76,19 @@ struct Ranks {
   std::optional<rt::Rendezvous> meeting; ///< of processes
 };
 
+bool namesGpus(const DeviceFlags &flags) {
+  return !flags.gpus.empty() || flags.device.starts_with("cuda:");
+}
+
 rt::Result<Ranks> ranksOf(const DeviceFlags &flags) {
   Ranks ranks;
   if (flags.stages < 1 || flags.stages > 64)
     return {rt::Code::Usage, "--pipeline-parallel is a number from 1 to 64"};
   int64_t n = 0;
+  if (flags.microRows < 0)
+    return {rt::Code::Usage, "--micro-batch is at least 1, or 0 for as many as a device thinks"};
   if (flags.ranks.empty()) {
-    ranks.threads = flags.stages;
+    ranks.threads = namesGpus(flags) ? 1 : flags.stages;
   } else if (flags.ranks == "env") {
     rt::Result<rt::Rendezvous> at = rt::rendezvousOfEnvironment();
     if (!at)
@@ -89,12 +100,13 @@ rt::Result<Ranks> ranksOf(const DeviceFlags &flags) {
       return {rt::Code::Usage, "--ranks-wait is more than 0 and --rank-silence at least 0.3 "
                                "seconds: a process says ten times in a second that it lives"};
     at->stages = flags.stages;
+    at->microRows = flags.microRows;
     if (at->ranks > 1 || flags.stages > 1)
       ranks.meeting = at.take();
   } else if (readValue(flags.ranks, n) || n < 1 || n > 64) {
     return {rt::Code::Usage, "--ranks=" + flags.ranks + ": there are 1 to 64 ranks, or env"};
   } else {
-    ranks.threads = int(n);
+    ranks.threads = int(n) * flags.stages;
   }
   if ((ranks.threads > 1 || ranks.meeting) && flags.device != "cpu")
     return {rt::Code::Usage, "--ranks: these are ranks of the CPU device: give --device=cpu, or "
@@ -153,8 +165,9 @@ rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const D
   if (ranks->threads > 1 || ranks->meeting) {
     auto open = [&](rt::RankLink &link) { return rt::openCpuDevice(plan, flags.threads, &link); };
     rt::Result<std::unique_ptr<rt::Backend>> group =
-        ranks->meeting ? rt::openSocketRanks(plan, *ranks->meeting, open)
-                       : rt::openThreadRanks(plan, ranks->threads, open, flags.stages);
+        ranks->meeting
+            ? rt::openSocketRanks(plan, *ranks->meeting, open)
+            : rt::openThreadRanks(plan, {ranks->threads, flags.stages, flags.microRows}, open);
     if (!group)
       return group.status();
     return std::make_unique<rt::Session>(std::move(plan), group.take());
@@ -162,9 +175,12 @@ rt::Result<std::unique_ptr<rt::Session>> openSession(rt::Plan::Ptr plan, const D
   rt::Result<rt::DeviceName> wanted = deviceOf(flags);
   if (!wanted)
     return wanted.status();
+  if (wanted->ranks.empty() && flags.stages > 1)
+    return {rt::Code::Usage, "--pipeline-parallel: name the GPUs, as --gpus=0,1"};
   if (!wanted->ranks.empty()) {
-    rt::Result<std::unique_ptr<rt::Backend>> group =
-        rt::makeCudaRanks(plan, wanted->ranks, flags.rankSilence);
+    rt::Result<std::unique_ptr<rt::Backend>> group = rt::makeCudaRanks(
+        plan, wanted->ranks,
+        {.patience = flags.rankSilence, .stages = flags.stages, .microRows = flags.microRows});
     if (!group)
       return group.status();
     if (const std::string note = (*group)->note(); !note.empty())

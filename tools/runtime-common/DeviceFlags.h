@@ -1,4 +1,5 @@
-// --device, --threads, --gpus, --ranks, --pipeline-parallel and --skip-weight-checksum.
+// --device, --threads, --gpus, --ranks, --pipeline-parallel, --micro-batch and
+// --skip-weight-checksum.
 #pragma once
 
 #include "runtime/session/Session.h"
@@ -16,6 +17,7 @@ struct DeviceFlags {
   std::string gpus = {};  ///< "": as the device says; "0,1": a rank on each
   std::string ranks = {}; ///< "": alone; a number, or "env"
   int stages = 1;         ///< --pipeline-parallel
+  int microRows = 0;      ///< --micro-batch
   double ranksWait = 30;  ///< seconds until all processes are there
   double rankSilence = 0; ///< seconds after which a silent one is lost; 0: as is usual
 

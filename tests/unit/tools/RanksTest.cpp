@@ -15,11 +15,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <random>
 #include <thread>
 
 using namespace gpt2c;
+
+namespace gpt2c::rt {
+static void PrintTo(const Division &d, std::ostream *out) {
+  *out << d.ranks << " ranks in " << d.stages << " stages, rows " << d.microRows;
+}
+} // namespace gpt2c::rt
 
 namespace {
 
@@ -38,18 +46,27 @@ std::unique_ptr<Module> compiled(std::vector<int64_t> ranks, QuantizeScheme sche
   return module;
 }
 
-/// The sample model as one and as `ranks` ranks, from one plan.
+using Wrap = std::function<rt::RankLink &(rt::RankLink &)>;
+
+/// The sample model as one and as several ranks, from one plan. `wrap`: what the ranks see in place
+/// of their links.
 class Both {
 public:
-  explicit Both(int ranks, QuantizeScheme scheme = QuantizeScheme::None)
-      : module_(compiled({ranks}, scheme)) {
+  explicit Both(
+      const rt::Division &division, QuantizeScheme scheme = QuantizeScheme::None,
+      bool batchInvariant = false,
+      const Wrap &wrap = [](rt::RankLink &link) -> rt::RankLink & { return link; })
+      : module_(compiled(division.teamSize() > 1 ? std::vector<int64_t>{division.teamSize()}
+                                                 : std::vector<int64_t>{},
+                         scheme)) {
     CodegenOptions options;
     options.maxBatch = batch;
+    options.batchInvariant = batchInvariant;
     generated_ = llvm::cantFail(generatePlan(*module_, options));
     one = open([](const rt::Plan::Ptr &p) { return makeCpuBackend(p, {.threads = 1}); });
-    many = open([ranks](const rt::Plan::Ptr &p) {
-      return rt::openThreadRanks(p, ranks,
-                                 [&](rt::RankLink &link) { return makeCpuBackend(p, {1, &link}); });
+    many = open([&](const rt::Plan::Ptr &p) {
+      return rt::openThreadRanks(
+          p, division, [&](rt::RankLink &link) { return makeCpuBackend(p, {1, &wrap(link)}); });
     });
   }
 
@@ -72,7 +89,7 @@ std::vector<rt::Tokens> randomTexts(std::mt19937 &random, int32_t vocabulary, si
   return texts;
 }
 
-class Ranks : public testing::TestWithParam<int> {};
+class Ranks : public testing::TestWithParam<rt::Division> {};
 
 TEST_P(Ranks, GiveTheTokensOfOne) {
   Both both(GetParam());
@@ -171,13 +188,106 @@ std::vector<rt::Tokens> serve(rt::Session &session, const std::vector<rt::Tokens
 TEST_P(Ranks, ServeRequestsAsOne) {
   Both both(GetParam());
   std::mt19937 random(15);
-  const size_t count = !test::nightly() ? 60 : GetParam() == 2 ? 10000 : 2000;
+  const size_t count = !test::nightly() ? 60 : GetParam().ranks == 2 ? 10000 : 2000;
   const auto prompts = randomTexts(random, both.one->plan().meta().vocab_size, count, 24);
   EXPECT_EQ(serve(*both.many, prompts), serve(*both.one, prompts));
 }
 
-INSTANTIATE_TEST_SUITE_P(Number, Ranks, testing::Values(2, 4),
-                         [](const auto &info) { return "of" + std::to_string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Divisions, Ranks,
+                         testing::Values(rt::Division(2), rt::Division(4), rt::Division(2, 2),
+                                         rt::Division(4, 2, 2), rt::Division(4, 4, 1)),
+                         [](const auto &info) {
+                           const rt::Division &d = info.param;
+                           return std::to_string(d.teamSize()) + "in" + std::to_string(d.stages) +
+                                  "by" + std::to_string(d.microRows);
+                         });
+
+TEST(Stages, HaveTheBitsOfOne) {
+  for (const bool invariant : {false, true}) {
+    // Where a row depends on nothing but itself, calls are cut into groups of rows, too.
+    Both both(rt::Division(3, 3), QuantizeScheme::None, invariant);
+    std::mt19937 random(17);
+    const auto texts = randomTexts(random, both.one->plan().meta().vocab_size, batch, 30);
+    auto expected = both.one->prefill(texts, {}, true), got = both.many->prefill(texts, {}, true);
+    ASSERT_TRUE(expected && got) << got.status().message();
+    EXPECT_EQ(got->logits, expected->logits);
+    const rt::Tokens next = expected->next;
+    expected = both.one->step(next, true), got = both.many->step(next, true);
+    ASSERT_TRUE(expected && got) << got.status().message();
+    EXPECT_EQ(got->logits, expected->logits);
+    const auto prompts = randomTexts(random, both.one->plan().meta().vocab_size, 20, 24);
+    EXPECT_EQ(serve(*both.many, prompts), serve(*both.one, prompts));
+  }
+}
+
+/// Messages from the first stage to the second. The second one takes a message where the first has
+/// sent the next one, too, which it does not while it waits for what becomes of this one.
+class Overlap {
+public:
+  explicit Overlap(int messages) : messages_(messages) {}
+  rt::RankLink &wrap(rt::RankLink &link) {
+    links_.push_back(std::make_unique<Link>(*this, link));
+    return *links_.back();
+  }
+  int taken() const { return taken_; }
+
+private:
+  struct Link : rt::RankLink {
+    Link(Overlap &all, rt::RankLink &link) : all(all), link(link) {}
+    int rank() const override { return link.rank(); }
+    int size() const override { return link.size(); }
+    int stages() const override { return link.stages(); }
+    int microRows() const override { return link.microRows(); }
+    rt::Status gather(std::span<const std::byte> mine, std::span<std::byte> to) override {
+      return link.gather(mine, to);
+    }
+    rt::Status send(int to, std::span<const std::byte> bytes) override {
+      const rt::Status s = link.send(to, bytes);
+      const std::lock_guard lock(all.mutex_);
+      all.sent_ += rank() == 0;
+      all.changed_.notify_all();
+      return s;
+    }
+    rt::Status receive(int from, std::span<std::byte> bytes) override {
+      if (rank() == 1) {
+        std::unique_lock lock(all.mutex_);
+        const int wanted = std::min(all.taken_ + 2, all.messages_);
+        if (!all.changed_.wait_for(lock, std::chrono::seconds(60),
+                                   [&] { return all.sent_ >= wanted; }))
+          return {rt::Code::Unsupported, "the first stage waits for the second"};
+        ++all.taken_;
+      }
+      return link.receive(from, bytes);
+    }
+    Overlap &all;
+    rt::RankLink &link;
+  };
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int messages_, sent_ = 0, taken_ = 0;
+  std::vector<std::unique_ptr<Link>> links_;
+};
+
+TEST(Stages, WorkAtTheSameTime) {
+  constexpr int groups = 6;
+  Overlap overlap(groups);
+  const int rowsOfGroup = 4;
+  Both both(rt::Division(2, 2, rowsOfGroup), QuantizeScheme::None, false,
+            [&](rt::RankLink &link) -> rt::RankLink & { return overlap.wrap(link); });
+  rt::Backend &stages = both.many->backend();
+  ASSERT_TRUE(stages.allocatePages(0).ok());
+  const rt::Tokens tokens(size_t(groups * rowsOfGroup) / 2, 7);
+  const std::vector<int32_t> pages = {0, 1};
+  std::vector<rt::Segment> segments(2);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    segments[i].tokens = tokens;
+    segments[i].pages = std::span(pages).subspan(i, 1);
+  }
+  const rt::Status begun = stages.extend(segments);
+  ASSERT_TRUE(begun.ok()) << begun.message();
+  EXPECT_TRUE(stages.extended());
+  EXPECT_EQ(overlap.taken(), groups);
+}
 
 TEST(RankBits, AreTheSameOnEveryRank) {
   constexpr int ranks = 4;

@@ -3,6 +3,8 @@
 #include "EngineFixture.h"
 #include "ToyConstraint.h"
 
+#include <random>
+
 namespace gpt2c::rt {
 namespace {
 

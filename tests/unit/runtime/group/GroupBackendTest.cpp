@@ -17,8 +17,9 @@
 namespace gpt2c::rt {
 namespace {
 
-/// A rank whose step is a sum over all ranks of token + rank. A token of 1000 + r makes rank r fail
-/// ahead of the sum, one of 2000 + r behind it.
+/// A rank whose step is a sum over all ranks of token + rank: each stage adds its team's to what
+/// the stage before hands on. A token of 1000 + r makes rank r fail ahead of the sum, one of 2000 +
+/// r behind it.
 class SummingRank : public Backend {
 public:
   explicit SummingRank(RankLink &link) : link_(link) {}
@@ -36,18 +37,22 @@ public:
     if (Status s = link_.meet(); !s.ok())
       return s;
     const int32_t mine = tokens[0] + link_.rank();
-    std::vector<int32_t> all(size_t(link_.size()));
+    std::vector<int32_t> all(size_t(link_.teamSize()));
     if (Status s = link_.gather(std::as_bytes(std::span(&mine, 1)),
                                 std::as_writable_bytes(std::span(all)));
         !s.ok())
       return s;
-    if (tokens[0] == 2000 + link_.rank())
-      return {Code::OutOfMemory, "no room behind"};
     StepOutput out;
     out.next.push_back(0);
+    if (Status s =
+            link_.stage() > 0 ? receive(link_.rank() - link_.teamSize(), out.next[0]) : Status();
+        !s.ok())
+      return s;
+    if (tokens[0] == 2000 + link_.rank())
+      return {Code::OutOfMemory, "no room behind"};
     for (int32_t v : all)
       out.next[0] += v;
-    return out;
+    return exchanged(out.next[0]).ok() ? Result<StepOutput>(out) : exchanged_;
   }
   Result<std::vector<HostTensor>> run(const plan::FunctionT &, std::span<const HostTensor>,
                                       std::span<const int64_t>) override {
@@ -60,7 +65,25 @@ public:
   Result<HostTensor> readKv(int, plan::KvPart, int64_t, int64_t) override { return written_; }
 
 private:
+  Status receive(int from, int32_t &value) {
+    return link_.receive(from, std::as_writable_bytes(std::span(&value, 1)));
+  }
+  /// The sum goes to the stage behind, from the last one to all.
+  Status exchanged(int32_t &sum) {
+    const int team = link_.teamSize(), last = link_.size() - team + link_.placeInTeam();
+    const auto bytes = std::as_bytes(std::span(&sum, 1));
+    exchanged_ = Status();
+    if (link_.rank() != last) {
+      exchanged_ = link_.send(link_.rank() + team, bytes);
+      return exchanged_.ok() ? exchanged_ = receive(last, sum) : exchanged_;
+    }
+    for (int to = link_.placeInTeam(); to < last && exchanged_.ok(); to += team)
+      exchanged_ = link_.send(to, bytes);
+    return exchanged_;
+  }
+
   RankLink &link_;
+  Status exchanged_;
   HostTensor written_;
 };
 
@@ -71,7 +94,8 @@ Plan::Ptr planFor(int ranks) {
   division->tensor = ranks;
   division->kv_heads =
       ranks == 2 ? std::vector<int32_t>{0, 1, 2, -1} : std::vector<int32_t>{0, 1, 2};
-  made.meta().ranks.push_back(std::move(division));
+  if (ranks > 1)
+    made.meta().ranks.push_back(std::move(division));
   const auto path = std::filesystem::temp_directory_path() /
                     ("gpt2c-group-" + std::to_string(::getpid()) + ".plan");
   EXPECT_TRUE(writePlan(path, made.contents).ok());
@@ -84,23 +108,27 @@ Plan::Ptr planFor(int ranks) {
 struct Way {
   int ranks;
   bool sockets;
+  int stages = 1;
 };
 void PrintTo(const Way &way, std::ostream *out) {
-  *out << way.ranks << (way.sockets ? " by sockets" : " threads");
+  *out << way.ranks << (way.sockets ? " by sockets" : " threads") << ", stages: " << way.stages;
 }
 
 class Group : public testing::TestWithParam<Way> {
 protected:
   void SetUp() override {
-    const Plan::Ptr plan = planFor(GetParam().ranks);
+    const Plan::Ptr plan = planFor(GetParam().ranks / GetParam().stages);
     auto open = [](RankLink &link) -> Result<std::unique_ptr<Backend>> {
       return std::unique_ptr<Backend>(std::make_unique<SummingRank>(link));
     };
     if (!GetParam().sockets) {
-      take(openThreadRanks(plan, GetParam().ranks, open));
+      take(openThreadRanks(plan, {GetParam().ranks, GetParam().stages}, open));
       return;
     }
-    Rendezvous at{.ranks = GetParam().ranks, .address = "127.0.0.1", .port = freePort()};
+    Rendezvous at{.ranks = GetParam().ranks,
+                  .stages = GetParam().stages,
+                  .address = "127.0.0.1",
+                  .port = freePort()};
     ended_.resize(size_t(at.ranks));
     for (int r = 1; r < at.ranks; ++r)
       followers_.emplace_back([this, plan, at, open, r]() mutable {
@@ -145,7 +173,9 @@ protected:
 TEST_P(Group, MakesCallsTogether) {
   for (int32_t i = 0; i < 300; ++i)
     expectSum(i);
-  EXPECT_EQ(group_->name(), "sums, " + std::to_string(GetParam().ranks) + " ranks");
+  const std::string stages =
+      GetParam().stages > 1 ? " in " + std::to_string(GetParam().stages) + " stages" : "";
+  EXPECT_EQ(group_->name(), "sums, " + std::to_string(GetParam().ranks) + " ranks" + stages);
 }
 
 TEST_P(Group, AFailureIsNamedAndForgotten) {
@@ -161,6 +191,8 @@ TEST_P(Group, AFailureIsNamedAndForgotten) {
 }
 
 TEST_P(Group, DealsHeadsAndCollectsThem) {
+  if (GetParam().stages > 1)
+    GTEST_SKIP() << "each stage has its own layers";
   HostTensor values(plan::DType::F16, {2, 3, 4, 4});
   for (size_t i = 0; i < values.values<uint16_t>().size(); ++i)
     values.values<uint16_t>()[i] = uint16_t(i);
@@ -171,10 +203,13 @@ TEST_P(Group, DealsHeadsAndCollectsThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Group,
-                         testing::Values(Way{2, false}, Way{3, false}, Way{2, true}, Way{3, true}),
+                         testing::Values(Way{2, false}, Way{3, false}, Way{2, true}, Way{3, true},
+                                         Way{2, false, 2}, Way{4, false, 2}, Way{2, true, 2},
+                                         Way{4, true, 2}, Way{6, true, 2}),
                          [](const auto &info) {
                            return (info.param.sockets ? "Sockets" : "Threads") +
-                                  std::to_string(info.param.ranks);
+                                  std::to_string(info.param.ranks) + "Of" +
+                                  std::to_string(info.param.stages);
                          });
 
 TEST(Rendezvous, SaysWhatIsMissing) {

@@ -1,15 +1,15 @@
 // Layers dealt to stages: as evenly as can be, each stage with one at least.
-#include "cpu/Stages.h"
+#include "runtime/group/StageCuts.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
 
-namespace gpt2c {
+namespace gpt2c::rt {
 namespace {
 
-int64_t mostOf(llvm::ArrayRef<int64_t> bytes, const std::vector<int64_t> &cuts) {
+int64_t mostOf(std::span<const int64_t> bytes, const std::vector<int64_t> &cuts) {
   int64_t most = 0;
   for (size_t s = 0; s <= cuts.size(); ++s) {
     const auto from = bytes.begin() + (s ? cuts[s - 1] : 0);
@@ -21,13 +21,13 @@ int64_t mostOf(llvm::ArrayRef<int64_t> bytes, const std::vector<int64_t> &cuts) 
 }
 
 /// The least that the fullest stage can have, by all ways to cut.
-int64_t leastMost(llvm::ArrayRef<int64_t> bytes, int64_t stages) {
+int64_t leastMost(std::span<const int64_t> bytes, int64_t stages) {
   if (stages == 1)
     return std::accumulate(bytes.begin(), bytes.end(), int64_t(0));
   int64_t best = INT64_MAX, first = 0;
   for (size_t n = 1; n + size_t(stages) - 1 <= bytes.size(); ++n) {
     first += bytes[n - 1];
-    best = std::min(best, std::max(first, leastMost(bytes.drop_front(n), stages - 1)));
+    best = std::min(best, std::max(first, leastMost(bytes.subspan(n), stages - 1)));
   }
   return best;
 }
@@ -46,10 +46,11 @@ TEST(Stages, AreAsEvenAsCanBe) {
 }
 
 TEST(Stages, TheVocabularyTakesThePlaceOfLayers) {
-  EXPECT_EQ(dealLayers({10, 10, 10, 10}, 2), std::vector<int64_t>({2}));
-  EXPECT_EQ(dealLayers({10, 10, 10, 40}, 2), std::vector<int64_t>({3}));
-  EXPECT_EQ(dealLayers({10, 10, 10, 40}, 4), std::vector<int64_t>({1, 2, 3}));
+  const std::vector<int64_t> even = {10, 10, 10, 10}, last = {10, 10, 10, 40};
+  EXPECT_EQ(dealLayers(even, 2), std::vector<int64_t>({2}));
+  EXPECT_EQ(dealLayers(last, 2), std::vector<int64_t>({3}));
+  EXPECT_EQ(dealLayers(last, 4), std::vector<int64_t>({1, 2, 3}));
 }
 
 } // namespace
-} // namespace gpt2c
+} // namespace gpt2c::rt
