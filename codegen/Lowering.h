@@ -5,6 +5,7 @@
 
 #include "ir/Error.h"
 #include "runtime/plan/Expr.h"
+#include "runtime/plan/KvLayout.h"
 #include "schedule/products/Operands.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -23,6 +24,12 @@ public:
   ArgList &in(llvm::StringRef name, Value *v) { return add(name, b_.read(v)); }
   ArgList &out(llvm::StringRef name, Value *v) { return add(name, b_.write(v)); }
   ArgList &i32(llvm::StringRef name, const Dim &d) { return add(name, b_.i32(d)); }
+  /// One that is about the layers of a state in pages, of which a device may have some.
+  ArgList &i32(llvm::StringRef name, const Dim &d, rt::LayerArg of) {
+    plan::ArgT a = b_.i32(d);
+    a.index = int(of);
+    return add(name, std::move(a));
+  }
   ArgList &set(llvm::StringRef name, plan::ArgT a) { return add(name, std::move(a)); }
   /// What there is so far.
   llvm::Expected<StepBuilder::Args> copy() {

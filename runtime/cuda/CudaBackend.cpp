@@ -13,11 +13,17 @@ namespace gpt2c::rt {
 
 namespace cuda {
 
-/// With the heads of a rank.
-static plan::KvPlanT kvPlanOf(const plan::PlanT &meta, int ranks) {
+/// With the heads of a rank and the layers of a stage.
+static plan::KvPlanT kvPlanOf(const plan::PlanT &meta, int ranks,
+                              const std::optional<StagePlan> &stage) {
   if (!meta.kv)
     return {};
   plan::KvPlanT kv = *meta.kv;
+  if (stage) {
+    kv.layers = stage->layers();
+    kv.bytes_per_token = kv.bytes_per_token / uint64_t(meta.kv->layers) * uint64_t(kv.layers);
+    kv.bytes = kv.bytes / uint64_t(meta.kv->layers) * uint64_t(kv.layers);
+  }
   if (ranks < 2)
     return kv;
   kv.heads = int32_t(ranksOf(meta, ranks)->kv_heads.size()) / ranks;
@@ -29,7 +35,7 @@ static plan::KvPlanT kvPlanOf(const plan::PlanT &meta, int ranks) {
 CudaBackend::CudaBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
                          std::unique_ptr<Exchange> exchange, std::unique_ptr<CudaExecutor> executor)
     : device_(std::move(device)), plan_(std::move(plan)),
-      kvPlan_(kvPlanOf(plan_->meta(), exchange ? exchange->ranks() : 1)),
+      kvPlan_(kvPlanOf(plan_->meta(), exchange ? exchange->ranks() : 1, executor->stage())),
       exchange_(std::move(exchange)), executor_(std::move(executor)), ports_(device_),
       graphs_(device_) {}
 
@@ -43,6 +49,10 @@ Status CudaBackend::allocate() {
   if (!plan_->meta().kv)
     return {};
   const plan::KvPlanT &kv = kvPlan();
+  if (const std::optional<StagePlan> &stage = executor_->stage(); stage && !stage->isLast())
+    return allocateTokens();
+  if (executor_->stage())
+    return allocateLogits();
   Result<DeviceMemory> state = device_->allocate(kv.bytes, "the KV state");
   if (!state)
     return {state.status().code(), state.status().message() + " (" + std::to_string(kv.max_batch) +
@@ -52,7 +62,10 @@ Status CudaBackend::allocate() {
   // Kernels multiply the values of hidden keys by zero, so all of them must be finite.
   if (Status s = device_->zero(kv_.address(), kv.bytes); !s.ok())
     return s;
+  return allocateLogits();
+}
 
+Status CudaBackend::allocateLogits() {
   uint64_t logitsBytes = 0;
   for (const auto &function : functions())
     for (const auto &port : function->outputs)
@@ -66,7 +79,11 @@ Status CudaBackend::allocate() {
   if (!logits)
     return logits.status();
   logits_ = logits.take();
-  Result<StepState> tokens = StepState::create(device_, kv.max_batch, kv.max_context);
+  return allocateTokens();
+}
+
+Status CudaBackend::allocateTokens() {
+  Result<StepState> tokens = StepState::create(device_, kvPlan().max_batch, kvPlan().max_context);
   if (!tokens)
     return tokens.status();
   state_ = tokens.take();
@@ -298,11 +315,19 @@ Status joinRanks(std::span<CudaBackend *const> ranks) {
 }
 
 Result<std::unique_ptr<CudaBackend>> openBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
-                                                 std::unique_ptr<Exchange> exchange) {
+                                                 std::unique_ptr<Exchange> exchange, int stage,
+                                                 int stages) {
   auto start = std::chrono::steady_clock::now();
-  const RankPlace place = exchange ? RankPlace{exchange->rank(), exchange->ranks(),
-                                               exchange->record(), exchange->ranksOfDevice()}
-                                   : RankPlace();
+  RankPlace place;
+  if (exchange)
+    place = {exchange->rank(), exchange->ranks(), exchange->record(), exchange->ranksOfDevice()};
+  if (stages > 1) {
+    Result<StagePlan> cut = StagePlan::create(
+        plan->meta(), functionsFor(plan->meta(), device->capability(), place.ranks), stage, stages);
+    if (!cut)
+      return cut.status();
+    place.stage = cut.take();
+  }
   Result<std::unique_ptr<CudaExecutor>> executor = CudaExecutor::create(device, plan, place);
   if (!executor)
     return executor.status();

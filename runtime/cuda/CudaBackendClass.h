@@ -86,11 +86,7 @@ public:
   Status writeKv(int layer, plan::KvPart part, const HostTensor &values) override;
   Result<HostTensor> readKv(int layer, plan::KvPart part, int64_t batch, int64_t tokens) override;
 
-private:
-  friend Status joinRanks(std::span<CudaBackend *const> ranks);
-  /// Decode steps of one graph: enough to hide what a launch of it costs, few enough to show text
-  /// as it grows.
-  static constexpr int kGraphSteps = 16;
+  //===-- Of a stage, whose calls CudaStages begins ------------------------------------------===//
 
   /// A function at given symbols with the addresses of its ports.
   struct Bound {
@@ -100,6 +96,30 @@ private:
       return {call.function, call.symbols, outputs, repeats};
     }
   };
+  /// Room for so many calls that are begun and not collected, before allocatePages().
+  void setSlots(size_t count) { rows_.slots = std::vector<Rows::Slot>(count); }
+  /// extend() behind the choices `before`, of which segments carry some, and which are there when
+  /// `ready` has returned: the launches of this stage. The last stage's are collected by
+  /// extended(); those of another have ended where that has.
+  Status beginRows(std::span<const Segment> segments, std::span<const int32_t> before,
+                   const std::function<Status()> &ready = {});
+  /// What beginRows() ran.
+  const FunctionCall &begunCall() const { return rows_.lastCall; }
+  CudaExecutor &executor() { return *executor_; }
+  CudaDevice &device() { return *device_; }
+  const plan::KvPlanT &state() const { return kvPlan_; }
+  CUdeviceptr pagesAt() const {
+    return rows_.memory.bytes() ? rows_.memory.address() : kv_.address();
+  }
+  /// What is asked now and then of other devices while this one is waited for.
+  void setOthers(std::function<Status()> check) { checkOthers_ = std::move(check); }
+
+private:
+  friend Status joinRanks(std::span<CudaBackend *const> ranks);
+  /// Decode steps of one graph: enough to hide what a launch of it costs, few enough to show text
+  /// as it grows.
+  static constexpr int kGraphSteps = 16;
+
   /// @extend and, where something is sampled, @sample behind it.
   struct BoundCall {
     RowsCall call;
@@ -129,7 +149,7 @@ private:
       std::vector<std::pair<size_t, int32_t>> adjustments;
     };
     struct Begun {
-      int slot = 0;
+      size_t slot = 0;
       std::vector<bool> wanted = {};   ///< logits, of each segment
       std::vector<bool> reported = {}; ///< log probabilities, of each segment
       std::vector<float> logits = {};
@@ -138,12 +158,14 @@ private:
     DeviceMemory memory; ///< of pages; empty where the KV state serves
     DeviceMemory inputs;
     DeviceMemory greedy; ///< i32[maxSegments]: the choices of @extend, in front of @sample
+    DeviceMemory chosen, reported; ///< of a stage: what of others is in the host's slots
     int32_t pages = 0;
     std::unique_ptr<PageCopies> host; ///< null: no pages in host memory
     RowsLimits limits;
-    std::array<Slot, 2> slots;
-    int next = 0;        ///< slot of the next call
-    int32_t carried = 0; ///< segments of the call begun last
+    std::vector<Slot> slots = std::vector<Slot>(2);
+    size_t next = 0;       ///< slot of the next call
+    FunctionCall lastCall; ///< of the call begun last
+    int32_t carried = 0;   ///< segments of the call begun last
     std::deque<Begun> begun;
     /// For masks.
     WorkerThreads workers{std::min(7, int(std::thread::hardware_concurrency() / 2))};
@@ -184,6 +206,10 @@ private:
                                   std::span<const HostTensor> inputs,
                                   std::span<const int64_t> symbols);
 
+  Status allocateLogits();
+  Status allocateTokens();
+  /// Whether choices are made here.
+  bool isLastStage() const { return !executor_->stage() || executor_->stage()->isLast(); }
   const Limits &limits();
   int64_t paddedWidth(int64_t width, int64_t room) const;
   Status prefillChunk(std::span<const Tokens> sequences, std::span<const int32_t> past,
@@ -192,9 +218,9 @@ private:
   Status generateSteps(int steps, bool wantLogits);
   Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
-  CUdeviceptr pagesAt() const {
-    return rows_.memory.bytes() ? rows_.memory.address() : kv_.address();
-  }
+  CUdeviceptr nextOf(const Rows::Slot &slot) const;
+  CUdeviceptr reportsOf(const Rows::Slot &slot) const;
+  Status fetchChoices(const Rows::Slot &slot, bool reported);
   CUdeviceptr placeRows(Rows::Slot &slot, std::span<const int32_t> values, size_t count,
                         int32_t padding = 0);
   bool runsSteps(const plan::FunctionT &function) const;
@@ -204,9 +230,11 @@ private:
   Result<Bound> bindSample(std::span<const Segment> segments, Rows::Slot &slot);
   Result<BoundCall> bindCall(std::span<const Segment> segments, Rows::Slot &slot, int32_t carried,
                              bool inOneLaunch);
-  void fillMasks(std::span<const Segment> segments, const RowsCall &call, Rows::Slot &slot);
+  void fillMasks(std::span<const Segment> segments, const RowsCall &call, Rows::Slot &slot,
+                 std::span<const int32_t> before);
   Status awaitRows(const Rows::Begun &begun);
-  Status carry(std::span<const Segment> segments, const RowsCall &call, const Rows::Slot &slot);
+  void carry(std::span<const Segment> segments, const RowsCall &call, const Rows::Slot &slot,
+             std::span<const int32_t> before) const;
   Status fetchLogits(Rows::Begun &begun);
 
   std::shared_ptr<CudaDevice> device_;
@@ -228,14 +256,17 @@ private:
   bool pending_ = false;    ///< launches may still read or write the host's twin of the state
   int64_t stepsTaken_ = -1; ///< the device's Step; -1: not known
   bool timesOnDevice_ = false;
+  std::function<Status()> checkOthers_;
   BackendStats stats_;
 };
 
-/// The plan on the device, alone or as the rank whose end of an exchange it is given.
+/// The plan on the device, alone or as the rank whose end of an exchange it is given, and of
+/// several stages as `stage`.
 Result<std::unique_ptr<CudaBackend>> openBackend(std::shared_ptr<CudaDevice> device, Plan::Ptr plan,
-                                                 std::unique_ptr<Exchange> exchange = nullptr);
-/// Tells ranks, in their order, where each has what the others' kernels write, and agrees which
-/// steps are one kernel. Before any of them runs.
+                                                 std::unique_ptr<Exchange> exchange = nullptr,
+                                                 int stage = 0, int stages = 1);
+/// Tells ranks that share every layer, in their order, where each has what the others' kernels
+/// write, and agrees which steps are one kernel. Before any of them runs.
 Status joinRanks(std::span<CudaBackend *const> ranks);
 
 } // namespace gpt2c::rt::cuda

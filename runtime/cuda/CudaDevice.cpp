@@ -220,6 +220,13 @@ Status CudaDevice::downloadRows(void *to, CUdeviceptr from, size_t pitch, size_t
   return synchronize();
 }
 
+Status CudaDevice::beginDownload(void *to, CUdeviceptr from, size_t bytes) {
+  GPT2C_CUDA(*api_, ctxSetCurrent, context_);
+  if (bytes > 0)
+    GPT2C_CUDA(*api_, memcpyDtoHAsync, to, from, bytes, stream_);
+  return {};
+}
+
 Status CudaDevice::zero(CUdeviceptr to, size_t bytes) {
   if (Status status = bindThread(); !status.ok())
     return status;
@@ -244,9 +251,15 @@ Status CudaDevice::enableAccessTo(const CudaDevice &peer) {
 }
 
 Status CudaDevice::copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  const Status s = beginCopy(to, from, bytes);
+  return s.ok() ? synchronize() : s;
+}
+
+Status CudaDevice::beginCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   GPT2C_CUDA(*api_, ctxSetCurrent, context_);
-  GPT2C_CUDA(*api_, memcpyDtoDAsync, to, from, bytes, stream_);
-  return synchronize();
+  if (bytes > 0)
+    GPT2C_CUDA(*api_, memcpyDtoDAsync, to, from, bytes, stream_);
+  return {};
 }
 
 Status CudaDevice::synchronize() {

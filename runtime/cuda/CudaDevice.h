@@ -142,6 +142,8 @@ public:
   Status download(void *to, CUdeviceptr from, size_t bytes);
   /// A copy from pinned memory, which must not be written until it has ended.
   Status uploadPinned(CUdeviceptr to, const void *from, size_t bytes);
+  /// A copy to pinned memory, which holds it when it has ended.
+  Status beginDownload(void *to, CUdeviceptr from, size_t bytes);
   /// `rows` runs of `bytes` bytes: dense on the host, `pitch` apart on the device. They return when
   /// they are done.
   Status uploadRows(CUdeviceptr to, size_t pitch, const void *from, size_t bytes, size_t rows);
@@ -156,6 +158,8 @@ public:
   Status enableAccessTo(const CudaDevice &peer);
   /// A copy to memory of any device that this one has access to, in the order of its stream.
   Status copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+  /// The same, which returns at once.
+  Status beginCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
   /// Calls of this thread are for this device; all that copy, allocate or wait do that themselves.
   Status bindThread();
 

@@ -2,6 +2,7 @@
 
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/KvLayout.h"
 #include "runtime/plan/WeightPart.h"
 
 #include <algorithm>
@@ -185,7 +186,7 @@ bool CudaExecutor::isLate(const plan::FunctionT &function) const {
 }
 
 Status CudaExecutor::allocate() {
-  if (Status s = place_.ranks > 1 ? uploadParts() : uploadWeights(); !s.ok())
+  if (Status s = place_.ranks > 1 || place_.stage ? uploadParts() : uploadWeights(); !s.ok())
     return s;
   if (Status s = allocate(generating_, false); !s.ok())
     return s;
@@ -202,6 +203,14 @@ Status CudaExecutor::uploadWeights() {
   for (const auto &weight : plan_->meta().weights)
     weightAt_.push_back(weight->offset);
   return device_->upload(weights_.address(), weights.data(), weights.size());
+}
+
+/// The steps that run here.
+StageSteps CudaExecutor::stepsOf(const plan::FunctionT &function) const {
+  if (!place_.stage)
+    return {0, function.steps.size(), {}};
+  const StageSteps *steps = place_.stage->of(function);
+  return steps ? *steps : StageSteps();
 }
 
 /// What the functions of a rank read: some weights whole, of others the rank's parts.
@@ -221,8 +230,8 @@ Status CudaExecutor::uploadParts() {
     return *sizesOf(part, weight.dtype, weight.shape);
   };
   for (const auto &function : functions_)
-    for (const auto &step : function->steps)
-      for (const auto &arg : step->args)
+    for (auto [i, last, given] = stepsOf(*function); i < last; ++i)
+      for (const auto &arg : function->steps[i]->args)
         if (const auto i = size_t(arg->index); arg->kind == plan::ArgKind::Weight)
           place(weightAt_[i], meta.weights[i]->bytes);
         else if (arg->kind == plan::ArgKind::WeightPart)
@@ -265,7 +274,7 @@ Status CudaExecutor::readWeight(size_t index, std::span<std::byte> to) const {
 Status CudaExecutor::allocate(Workspace &workspace, bool late) {
   uint64_t arena = 0, scratch = 0;
   for (const auto &function : functions_) {
-    if (isLate(*function) != late)
+    if (isLate(*function) != late || (place_.stage && !place_.stage->of(*function)))
       continue;
     arena = std::max<uint64_t>(arena, function->arena_bytes);
     scratchOffset_[function.get()] = scratch;
@@ -342,6 +351,10 @@ Status CudaExecutor::setArgument(const Call &call, const plan::ArgT &arg, uint64
       return result.status();
     number = *result;
   }
+  if (place_.stage && arg.kind == plan::ArgKind::I32 && arg.index == int(LayerArg::Layer))
+    number -= place_.stage->firstLayer();
+  if (place_.stage && arg.kind == plan::ArgKind::I32 && arg.index == int(LayerArg::Layers))
+    number = place_.stage->layers();
   // A parameter is read from the first bytes of its slot.
   value = 0;
   switch (arg.kind) {
@@ -362,6 +375,20 @@ Status CudaExecutor::setArgument(const Call &call, const plan::ArgT &arg, uint64
     value = addressOf(call, arg) + static_cast<uint64_t>(number);
     return {};
   }
+}
+
+Result<std::pair<CUdeviceptr, uint64_t>>
+CudaExecutor::placeOf(const plan::FunctionT &function, size_t index,
+                      std::span<const int64_t> symbols) const {
+  const plan::BufferT &buffer = *function.buffers[index];
+  auto bytes = uint64_t(dtypeBytes(buffer.dtype));
+  for (const auto &dim : buffer.shape) {
+    Result<int64_t> size = evalExpr(*dim, symbols);
+    if (!size)
+      return size.status();
+    bytes *= uint64_t(*size);
+  }
+  return std::pair(generating_.arena.address() + buffer.offset, bytes);
 }
 
 Result<HostTensor> CudaExecutor::readBuffer(const plan::FunctionT &function, size_t index,
@@ -417,14 +444,27 @@ Status CudaExecutor::prepareCall(const plan::FunctionT &function, std::span<cons
   return {};
 }
 
+static bool fetchesAhead(const plan::StepT &step) {
+  return std::ranges::any_of(step.args, [](const auto &arg) {
+    return arg->kind == plan::ArgKind::I32 && arg->index == int(LayerArg::Ahead);
+  });
+}
+
+static bool pointsToState(const plan::FunctionT &function, const plan::ArgT &arg) {
+  const auto i = size_t(arg.index);
+  return (arg.kind == plan::ArgKind::Input && function.inputs[i]->role == plan::Role::KvState) ||
+         (arg.kind == plan::ArgKind::Output && function.outputs[i]->role == plan::Role::KvState);
+}
+
 Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
                              std::span<const CUdeviceptr> inputs,
                              std::span<const CUdeviceptr> outputs, const AfterStep &after) {
   const Call call = callOf(function, symbols, inputs, outputs);
   std::vector<Slot> values;
   std::vector<void *> pointers;
-  bool overlaps = true;
-  for (size_t i = 0, last; i < function.steps.size(); i = last) {
+  const StageSteps steps = stepsOf(function);
+  bool overlaps = steps.first == 0; // else behind what was handed on
+  for (size_t i = steps.first, last; i < steps.last; i = last) {
     last = endOfStages(function, i);
     if (last > i) {
       if (Status s = enqueueStages(call, i, last); !s.ok())
@@ -450,8 +490,14 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
       continue;
     values.resize(step->args.size());
     pointers.resize(step->args.size());
+    const bool givesState = !place_.stage || !fetchesAhead(*step); // of a layer of another stage
     for (size_t i = 0; i < step->args.size(); ++i) {
       const plan::ArgT &arg = *step->args[i];
+      if (!givesState && pointsToState(function, arg)) {
+        values[i].word = 0;
+        pointers[i] = &values[i];
+        continue;
+      }
       Status s =
           arg.map ? setMap(call, arg, values[i].map) : setArgument(call, arg, values[i].word);
       if (!s.ok())
@@ -460,6 +506,7 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
     }
     if (Status s = device_->launch(launch, pointers.data()); !s.ok())
       return {s.code(), place(function, *step) + ": " + s.message()};
+    overlaps = true;
     if (after) {
       Result<bool> enqueued = after(i);
       if (!enqueued)

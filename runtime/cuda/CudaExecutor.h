@@ -2,22 +2,26 @@
 #pragma once
 
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/cuda/StageSteps.h"
 #include "runtime/device/HostTensor.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanVerify.h"
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <unordered_map>
 
 namespace gpt2c::rt::cuda {
 
-/// Which rank of how many runs the plan on a device, and the record of where they meet.
+/// Which rank of how many that share each layer runs the plan on a device, and the record of where
+/// they meet; and which of several stages.
 struct RankPlace {
   int rank = 0, ranks = 1;
   CUdeviceptr exchange = 0;
-  int ranksOfDevice = 1; ///< kernels of all of them run at the same time
+  int ranksOfDevice = 1;               ///< kernels of all of them run at the same time
+  std::optional<StagePlan> stage = {}; ///< none: the device has all layers
 };
 
 class CudaExecutor {
@@ -37,7 +41,8 @@ public:
   /// captured.
   Status prepare(const plan::FunctionT &function);
 
-  /// Enqueues the steps of `function`, one of the plan's, on the device's stream. `symbols` are in
+  /// Enqueues the steps of `function`, one of the plan's, on the device's stream, of a stage those
+  /// that are its. `symbols` are in
   /// the order of function.symbols and within their bounds; `inputs` and `outputs` hold the device
   /// address of every port. Functions share arenas, so their launches must be of one stream.
   /// `after` is called behind each launch with the index of its step; whether it enqueued
@@ -62,6 +67,10 @@ public:
   }
   /// Where the workspace of all functions but those that are late begins.
   CUdeviceptr scratch() const { return generating_.scratch.address(); }
+  /// Where buffer `index` of a function is, and how many bytes it has at `symbols`.
+  Result<std::pair<CUdeviceptr, uint64_t>> placeOf(const plan::FunctionT &function, size_t index,
+                                                   std::span<const int64_t> symbols) const;
+  const std::optional<StagePlan> &stage() const { return place_.stage; }
 
   /// Copies what buffer `index` of the function holds now, as large as it is at `symbols`.
   Result<HostTensor> readBuffer(const plan::FunctionT &function, size_t index,
@@ -105,6 +114,7 @@ private:
   Status uploadWeights();
   Status uploadParts();
   bool isLate(const plan::FunctionT &function) const;
+  StageSteps stepsOf(const plan::FunctionT &function) const;
   Status allocate(Workspace &workspace, bool late);
   CUdeviceptr addressOf(const Call &call, const plan::ArgT &arg) const;
   Status setMap(const Call &call, const plan::ArgT &arg, TensorMap &map) const;

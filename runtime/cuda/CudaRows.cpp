@@ -102,7 +102,7 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
     if (memory) {
       rows_.memory = memory.take();
       held = wanted;
-    } else if (bytes) {
+    } else if (bytes || !kv_.bytes()) {
       return memory.status();
     }
   }
@@ -124,6 +124,16 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
   if (!greedy)
     return greedy.status();
   rows_.greedy = greedy.take();
+  if (executor_->stage()) {
+    Result<DeviceMemory> chosen =
+        device_->allocate(size_t(state.maxSegments) * sizeof(int32_t), "token ids");
+    Result<DeviceMemory> reported =
+        device_->allocate(size_t(state.maxSegments) * sizeof(LogprobReport), "log probabilities");
+    if (!chosen || !reported)
+      return chosen ? reported.status() : chosen.status();
+    rows_.chosen = chosen.take();
+    rows_.reported = reported.take();
+  }
   for (Rows::Slot &slot : rows_.slots) {
     Result<PinnedMemory> staged = device_->allocatePinned(words * sizeof(int32_t), "rows");
     if (!staged)
@@ -164,9 +174,32 @@ CUdeviceptr CudaBackend::placeRows(Rows::Slot &slot, std::span<const int32_t> va
   return rows_.inputs.address() + from;
 }
 
+/// Where kernels write choices: with two slots to the host. A stage has many, which share graphs.
+CUdeviceptr CudaBackend::nextOf(const Rows::Slot &slot) const {
+  return executor_->stage() ? rows_.chosen.address()
+                            : reinterpret_cast<CUdeviceptr>(slot.next.data());
+}
+CUdeviceptr CudaBackend::reportsOf(const Rows::Slot &slot) const {
+  return executor_->stage() ? rows_.reported.address()
+                            : reinterpret_cast<CUdeviceptr>(slot.reports.data());
+}
+
+/// What the last stage's kernels wrote goes to the host.
+Status CudaBackend::fetchChoices(const Rows::Slot &slot, bool reported) {
+  if (!executor_->stage() || !isLastStage())
+    return {};
+  const size_t reports = slot.choices * sizeof(LogprobReport);
+  if (Status s = reported ? device_->beginDownload(slot.reports.data(), reportsOf(slot), reports)
+                          : Status();
+      !s.ok())
+    return s;
+  return device_->beginDownload(slot.next.data(), nextOf(slot), slot.choices * sizeof(int32_t));
+}
+
 /// Whether this device can run a version of @steps.
 bool CudaBackend::runsSteps(const plan::FunctionT &function) const {
-  return !isPersistent(function) || executor_->stageProblem(function).empty();
+  return !isPersistent(function) ||
+         (!executor_->stage() && executor_->stageProblem(function).empty());
 }
 
 /// The version that computes the call: of @steps where each segment is one token, a persistent one
@@ -230,11 +263,10 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
   }
   for (const auto &port : function.outputs)
     bound.outputs.push_back(port->role == plan::Role::NextToken && samples ? rows_.greedy.address()
-                            : port->role == plan::Role::NextToken
-                                ? reinterpret_cast<CUdeviceptr>(slot.next.data())
-                            : port->role == plan::Role::KvState         ? pagesAt()
-                            : !wantLogits && !samples && port->optional ? 0
-                                                                        : logits_.address());
+                            : port->role == plan::Role::NextToken          ? nextOf(slot)
+                            : port->role == plan::Role::KvState            ? pagesAt()
+                            : !wantLogits && !samples && port->optional    ? 0
+                                                                           : logits_.address());
   const std::pair<std::string_view, int64_t> sizes[] = {{"rows", rows},
                                                         {"pieces", pieces},
                                                         {"sequences", paddedSegments},
@@ -256,7 +288,7 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
 /// nothing writes to the slot.
 Status CudaBackend::awaitRows(const Rows::Begun &begun) {
   const Rows::Slot &slot = rows_.slots[begun.slot];
-  return state_.await({reinterpret_cast<int32_t *>(slot.next.data()), slot.choices});
+  return state_.await({reinterpret_cast<int32_t *>(slot.next.data()), slot.choices}, checkOthers_);
 }
 
 /// Copies the logits that were wanted, before another call overwrites them.
@@ -320,8 +352,7 @@ Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segm
     rows[i].firstAdjustment = first;
     rows[i].adjustments = int32_t(adjustments.size()) - first;
   }
-  const CUdeviceptr next = reinterpret_cast<CUdeviceptr>(slot.next.data()),
-                    reports = reinterpret_cast<CUdeviceptr>(slot.reports.data()),
+  const CUdeviceptr next = nextOf(slot), reports = reportsOf(slot),
                     masks = reinterpret_cast<CUdeviceptr>(slot.masks.data());
   const CUdeviceptr rowsAt = placeRows(slot, wordsOf(rows), wordsOf(rows).size());
   for (auto &[first, count] : slot.adjustments)
@@ -346,39 +377,26 @@ Result<CudaBackend::Bound> CudaBackend::bindSample(std::span<const Segment> segm
   return bound;
 }
 
-/// What must be done with the call before, if it is not collected, and the choices that this one
-/// carries on.
-Status CudaBackend::carry(std::span<const Segment> segments, const RowsCall &call,
-                          const Rows::Slot &slot) {
-  const bool carries = std::ranges::any_of(call.carry, [](int32_t from) { return from >= 0; });
-  if (!rows_.begun.empty()) {
-    Rows::Begun &before = rows_.begun.back();
-    if (Status s = carries ? awaitRows(before) : Status(); !s.ok())
-      return s;
-    if (Status s = fetchLogits(before); !s.ok())
-      return s;
-  }
-  const Rows::Slot &before = rows_.slots[rows_.next ^ 1];
-  const auto *choices = reinterpret_cast<const int32_t *>(before.next.data());
+/// The choices of the call before, `before`, that this one carries on.
+void CudaBackend::carry(std::span<const Segment> segments, const RowsCall &call,
+                        const Rows::Slot &slot, std::span<const int32_t> before) const {
   auto *ids = reinterpret_cast<int32_t *>(slot.inputs.data());
   for (size_t i = 0; i < segments.size(); ++i) {
     if (call.carry[i] < 0)
       continue;
     // What follows a choice of nothing means nothing.
-    const int32_t token = std::max(choices[call.carry[i]], 0);
+    const int32_t token = std::max(before[size_t(call.carry[i])], 0);
     ids[call.last[i] + 1 - int64_t(segments[i].tokens.size())] = token;
     if (segments[i].sampled && segments[i].sampled->penalises) {
       const auto [at, count] = slot.adjustments[i];
       addToken({reinterpret_cast<Adjustment *>(slot.inputs.data() + at), size_t(count)}, token);
     }
   }
-  return {};
 }
 
 /// The masks of a call whose carried tokens are known, for @sample, which is not begun.
 void CudaBackend::fillMasks(std::span<const Segment> segments, const RowsCall &call,
-                            Rows::Slot &slot) {
-  const auto *before = reinterpret_cast<const int32_t *>(rows_.slots[rows_.next ^ 1].next.data());
+                            Rows::Slot &slot, std::span<const int32_t> before) {
   auto *const table = reinterpret_cast<uint32_t *>(slot.masks.data());
   const size_t words = wordsOfTokens(plan_->meta().vocab_size);
   std::fill_n(table, slot.choices, 0U);
@@ -389,7 +407,7 @@ void CudaBackend::fillMasks(std::span<const Segment> segments, const RowsCall &c
   // A grammar's mask may take tens of microseconds, and all are wanted before the logits are there.
   rows_.workers.forEach(masked.size(), [&](size_t k) {
     const size_t i = masked[k], at = slot.choices + k * words;
-    const int32_t carried = call.carry[i] < 0 ? -1 : std::max(before[call.carry[i]], 0);
+    const int32_t carried = call.carry[i] < 0 ? -1 : std::max(before[size_t(call.carry[i])], 0);
     const std::span<const uint32_t> allowed = segments[i].sampled->mask->allowedBehind(carried);
     if (allowed.empty())
       return;
@@ -405,8 +423,9 @@ Result<CudaBackend::BoundCall> CudaBackend::bindCall(std::span<const Segment> se
   if (Status s = checkSegments(segments, rows_.limits, carried); !s.ok())
     return s;
   const bool wantLogits = std::ranges::any_of(segments, &Segment::wantLogits);
-  const bool sampled =
-      std::ranges::any_of(segments, [](const Segment &s) { return s.sampled.has_value(); });
+  const bool sampled = isLastStage() && std::ranges::any_of(segments, [](const Segment &s) {
+                         return s.sampled.has_value();
+                       });
   if (sampled && !samples())
     return {Code::Unsupported, "extend: the plan has no kernel that samples"};
   BoundCall bound{
@@ -443,10 +462,22 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     return {Code::Usage, "extend: there are no pages; allocatePages() makes them"};
   if (rows_.begun.size() >= 2)
     return {Code::Usage, "extend: two calls are begun and not collected"};
-  if (Status s = rows_.begun.empty() ? begin() : device_->bindThread(); !s.ok())
+  if (Status s = rows_.begun.empty() ? begin() : Status(); !s.ok())
+    return s;
+  const bool carries = std::ranges::any_of(segments, [](const Segment &s) { return s.carry >= 0; });
+  const size_t before = (rows_.next + rows_.slots.size() - 1) % rows_.slots.size();
+  return beginRows(
+      segments,
+      {reinterpret_cast<const int32_t *>(rows_.slots[before].next.data()), size_t(rows_.carried)},
+      [&] { return carries && !rows_.begun.empty() ? awaitRows(rows_.begun.back()) : Status(); });
+}
+
+Status CudaBackend::beginRows(std::span<const Segment> segments, std::span<const int32_t> before,
+                              const std::function<Status()> &ready) {
+  if (Status s = device_->bindThread(); !s.ok())
     return s;
   Rows::Slot &slot = rows_.slots[rows_.next];
-  Result<BoundCall> bound = bindCall(segments, slot, rows_.carried, true);
+  Result<BoundCall> bound = bindCall(segments, slot, int32_t(before.size()), true);
   if (!bound)
     return bound.status();
   const std::optional<Bound> &sample = bound->sample;
@@ -454,8 +485,11 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
   key.outputs.push_back(bound->draws); // with other inputs, at other addresses
   if (sample)
     key.outputs.insert(key.outputs.end(), sample->inputs.begin(), sample->inputs.end());
-  if (Status s = carry(segments, bound->call, slot); !s.ok())
+  if (Status s = ready ? ready() : Status(); !s.ok())
     return s;
+  carry(segments, bound->call, slot, before);
+  if (Status s = rows_.begun.empty() ? Status() : fetchLogits(rows_.begun.back()); !s.ok())
+    return s; // which the call overwrites
   Rows::Begun begun{.slot = rows_.next};
   for (const Segment &s : segments) {
     begun.wanted.push_back(s.wantLogits);
@@ -467,7 +501,7 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     if (Status s = device_->uploadPinned(rows_.inputs.address(), slot.inputs.data(), slot.bytes);
         !s.ok())
       return s;
-    if (!std::ranges::any_of(segments, isMasked)) {
+    if (!sample || !std::ranges::any_of(segments, isMasked)) {
       const std::function<Status()> launches = [&] {
         const Status s = enqueue(bound->extend);
         return s.ok() && sample ? enqueue(*sample) : s;
@@ -486,7 +520,7 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
       return s;
     if (Status s = graphs_.run(first, 1, extend); !s.ok())
       return s;
-    fillMasks(segments, bound->call, slot);
+    fillMasks(segments, bound->call, slot, before);
     return graphs_.run(second, 1, behind);
   };
   const std::span<int32_t> next(reinterpret_cast<int32_t *>(slot.next.data()), slot.choices);
@@ -498,10 +532,14 @@ Status CudaBackend::extend(std::span<const Segment> segments) {
     pending_ = true;
     if (Status s = work(); !s.ok())
       return s;
+    if (Status s = fetchChoices(slot, sample.has_value()); !s.ok())
+      return s;
   }
-  rows_.next ^= 1;
+  rows_.next = (rows_.next + 1) % rows_.slots.size();
   rows_.carried = static_cast<int32_t>(segments.size());
-  rows_.begun.push_back(std::move(begun));
+  rows_.lastCall = std::move(bound->extend.call);
+  if (isLastStage())
+    rows_.begun.push_back(std::move(begun));
   return {};
 }
 
@@ -524,7 +562,7 @@ Result<std::vector<FunctionProfile>> CudaBackend::profileRows(std::span<const Se
   if (Status s = device_->synchronize(); !s.ok())
     return s;
   if (std::ranges::any_of(segments, isMasked))
-    fillMasks(segments, bound->call, slot);
+    fillMasks(segments, bound->call, slot, {});
   std::vector<FunctionProfile> profiles;
   for (const Bound *b : {&bound->extend, bound->sample ? &*bound->sample : nullptr}) {
     if (!b)

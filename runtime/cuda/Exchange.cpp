@@ -125,6 +125,15 @@ Status Exchange::setMemory(std::span<const Memory> ofRanks) {
   return device_->upload(record_.address() + at, record.scratch, sizeof record - at);
 }
 
+Status giveAccess(CudaDevice &from, CudaDevice &to, uint64_t seed) {
+  if (Status s = from.enableAccessTo(to); !s.ok())
+    return s;
+  Result<DeviceMemory> there = to.allocate(4096 * sizeof(uint64_t), "a probe of peer access");
+  if (!there)
+    return there.status();
+  return probe(from, to, there->address(), seed);
+}
+
 Status Exchange::check() const {
   uint64_t &word = *reinterpret_cast<uint64_t *>(error_.data());
   const uint64_t error = std::atomic_ref(word).load(std::memory_order_acquire);

@@ -50,4 +50,7 @@ private:
   PinnedMemory error_; ///< a u64
 };
 
+/// `from` writes to memory of `to` from now on, which is tried: Incompatible as of connect().
+Status giveAccess(CudaDevice &from, CudaDevice &to, uint64_t seed);
+
 } // namespace gpt2c::rt::cuda

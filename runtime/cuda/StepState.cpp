@@ -44,7 +44,7 @@ constexpr int kLooks = 4096;
 
 void StepState::expect(std::span<int32_t> ids) { std::ranges::fill(ids, kOutstanding); }
 
-Status StepState::await(std::span<int32_t> ids) {
+Status StepState::await(std::span<int32_t> ids, const std::function<Status()> &others) {
   for (int32_t &id : ids)
     for (int look = 1; std::atomic_ref(id).load(std::memory_order_acquire) == kOutstanding;
          ++look) {
@@ -57,6 +57,8 @@ Status StepState::await(std::span<int32_t> ids) {
         return idle.status();
       if (*idle)
         return {}; // and all that it wrote is here
+      if (Status s = others ? others() : Status(); !s.ok())
+        return s;
     }
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace gpt2c::rt::cuda {
@@ -46,8 +47,9 @@ public:
   /// Token ids in a mapped field that are to come: called before the launches that write them.
   static void expect(std::span<int32_t> ids);
   /// Returns when they are all there, or with the error that keeps them away. What was enqueued
-  /// before the launches that write them has ended then.
-  Status await(std::span<int32_t> ids);
+  /// before the launches that write them has ended then. `others`: what else is asked now and then,
+  /// whose error ends the wait.
+  Status await(std::span<int32_t> ids, const std::function<Status()> &others = {});
   Status zero(Field field, int64_t count);
 
 private:

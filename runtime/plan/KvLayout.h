@@ -10,6 +10,11 @@
 
 namespace gpt2c::rt {
 
+/// What Arg.index says of an I32 argument, where it is about the layers of the state: the number of
+/// the one that the step has, how many a page has, or the number of one that it only fetches ahead
+/// of its use, if it is given a state. A device with some of the layers counts from its first.
+enum class LayerArg : int { None = 0, Layer, Layers, Ahead };
+
 /// `rows` runs of `bytes` bytes, the first at `offset` of the state, each `pitch` after the last.
 struct KvRuns {
   uint64_t offset = 0;

@@ -1,5 +1,6 @@
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/KvLayout.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanVerify.h"
 #include "runtime/plan/WeightPart.h"
@@ -351,6 +352,8 @@ private:
         return fail(where, "an integer without an expression");
       checkExpr(*arg.expr, arg.kind == plan::ArgKind::I32 ? INT32_MIN : INT64_MIN,
                 arg.kind == plan::ArgKind::I32 ? INT32_MAX : INT64_MAX, where, "value");
+      if (arg.index < 0 || arg.index > int(LayerArg::Ahead))
+        fail(where, "an integer that stands for nothing");
       return;
     case plan::ArgKind::Scratch:
       if (arg.index < 0 || uint64_t(arg.index) >= function_.scratch_bytes || arg.index % 4 != 0)

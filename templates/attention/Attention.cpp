@@ -33,7 +33,7 @@ static ArgList arguments(StepBuilder &b, const AttentionGroup &g, Result to) {
       .set("out", std::move(to.out))
       .in("past", op.operand(Past))
       .in("keyMask", mask)
-      .i32("layer", op.intAttr("layer"))
+      .i32("layer", op.intAttr("layer"), rt::LayerArg::Layer)
       .i32("batchMax", kv->type.shape[2])
       .i32("context", kv->type.shape[4])
       .i32("seq", qkv->type.shape[1])
@@ -43,7 +43,7 @@ static ArgList arguments(StepBuilder &b, const AttentionGroup &g, Result to) {
     args.in("length", length);
   if (const StepBuilder::Pages *pages = b.pages())
     args.set("tables", b.tables())
-        .i32("layers", pages->layers)
+        .i32("layers", pages->layers, rt::LayerArg::Layers)
         .i32("context", Dim(pages->columns * pages->tokens))
         .i32("tableStride", Dim(pages->columns));
   if (to.scale)

@@ -20,8 +20,9 @@ void DeviceFlags::addTo(Flags &flags) {
              "(default)",
              device)
       .value("gpus", "N,M,..",
-             "Run as a rank on each of these GPUs of a host, each with its part of every layer, of "
-             "a plan of gpt2c --tensor-parallel; one that is named twice is two ranks",
+             "Run as a rank on each of these GPUs of a host: each with its part of every layer, of "
+             "a plan of gpt2c --tensor-parallel, or as --pipeline-parallel says; one that is named "
+             "twice is two ranks",
              gpus)
       .value("threads", "N", "Threads of the CPU device; 0: one for each core", threads)
       .value("ranks", "N|env",

@@ -57,8 +57,8 @@ llvm::Error emitPaged(StepBuilder &b, const PagedGroup &g) {
                   .in("pieces", op.operand(Past))
                   .in("tables", tables)
                   .out("out", op.result(ops::AppendAttention::Y))
-                  .i32("layer", op.intAttr("layer"))
-                  .i32("layers", kv->type.shape[1])
+                  .i32("layer", op.intAttr("layer"), rt::LayerArg::Layer)
+                  .i32("layers", kv->type.shape[1], rt::LayerArg::Layers)
                   .i32("tableStride", tables->type.shape[1])
                   .set("scale", StepBuilder::f32(op.floatAttr("scale")))
                   .take();

@@ -106,7 +106,7 @@ static void addStateAhead(StepBuilder &b, ArgList &args, const MlpClusterConfig 
   args.in("kv", kv)
       .in("past", next->operand(Past))
       .set("tables", pages ? b.tables() : StepBuilder::null())
-      .i32("layer", next->intAttr("layer"))
+      .i32("layer", next->intAttr("layer"), rt::LayerArg::Ahead)
       .i32("batch", next->operand(Qkv)->type.shape[0])
       .i32("batchMax", pages ? pages->layers : kv->type.shape[2])
       .i32("context", pages ? Dim(pages->tokens) : kv->type.shape[4])
