@@ -27,6 +27,9 @@ enum class DecodeAbility : uint8_t {
   Grouped,    ///< it has what no stage has
   FloatSteps, ///< weights of a byte that are no integers
   Nibbles,    ///< weights of four bits
+  Groups,     ///< groups of weights that share a scale
+  ByteZeros,  ///< zero points of weights of a byte
+  OwnLast,    ///< a vocabulary whose weights are of another type than those of the layers
   Pages,      ///< a state in pages
   Ranks       ///< sums and choices over ranks that share every layer
 };
@@ -34,6 +37,9 @@ constexpr llvm::StringRef nameOf(DecodeAbility a) {
   return a == DecodeAbility::Grouped      ? "heads that turn or share keys, a gated MLP, or bf16"
          : a == DecodeAbility::FloatSteps ? "weights of a byte that are no integers"
          : a == DecodeAbility::Nibbles    ? "weights of four bits"
+         : a == DecodeAbility::Groups     ? "weights in groups with a scale each"
+         : a == DecodeAbility::ByteZeros  ? "weights of a byte with zero points"
+         : a == DecodeAbility::OwnLast    ? "weights of the vocabulary in a type of their own"
          : a == DecodeAbility::Pages      ? "a state in pages"
                                           : "ranks that share every layer";
 }
@@ -57,8 +63,13 @@ struct DecodeProblem {
   Abilities<DecodeAbility> wants() const {
     return Abilities<DecodeAbility>{}
         .addIf(grouped, DecodeAbility::Grouped)
-        .addIf(shape && shape->weights == DType::F8E4M3, DecodeAbility::FloatSteps)
-        .addIf(shape && infoOf(shape->weights).bits < 8, DecodeAbility::Nibbles)
+        .addIf(shape && (shape->weights == DType::F8E4M3 || shape->lastWeights == DType::F8E4M3),
+               DecodeAbility::FloatSteps)
+        .addIf(shape && (infoOf(shape->weights).bits < 8 || infoOf(shape->lastWeights).bits < 8),
+               DecodeAbility::Nibbles)
+        .addIf(shape && (shape->weightGroup > 0 || shape->lastGroup > 0), DecodeAbility::Groups)
+        .addIf(shape && shape->weightZeros, DecodeAbility::ByteZeros)
+        .addIf(shape && shape->lastWeights != shape->weights, DecodeAbility::OwnLast)
         .addIf(paged, DecodeAbility::Pages)
         .addIf(ranks > 1, DecodeAbility::Ranks);
   }

@@ -5,6 +5,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <numeric>
+
 namespace gpt2c {
 
 bool joinsColumnsOfRanks(const Op &op) {
@@ -17,6 +19,15 @@ Value *sourceOf(Value *v) {
                       joinsColumnsOfRanks(*v->def())))
     v = v->def()->operand(0);
   return v;
+}
+
+int64_t weightGroupOf(const Op &product) {
+  const Value *w = product.operand(ops::Linear::W);
+  const int64_t k = lastDim(w);
+  if (!product.is(OpCode::QuantizedLinear))
+    return 0;
+  const int64_t group = groupOf(product.operand(ops::QuantizedLinear::WScale), k);
+  return group == 0 && infoOf(w->type.dtype).bits < 8 ? k : group;
 }
 
 namespace {
@@ -78,10 +89,28 @@ private:
     Value *added = residualOf(*op);
     if ((added ? sourceOf(added) : nullptr) != residual)
       return nullptr;
+    return op;
+  }
+  /// A product of a layer: its weights are as those of all others.
+  Op *layerProduct(Value *x, Value *residual, int64_t k) {
+    Op *op = product(x, residual, k);
+    if (!op)
+      return nullptr;
     const DType weights = op->operand(ops::Linear::W)->type.dtype;
-    if (products_++ == 0)
+    const int64_t group = weightGroupOf(*op);
+    if (products_++ == 0) {
       s_.weights = weights;
-    return weights == s_.weights ? op : nullptr;
+      s_.weightGroup = group;
+    }
+    if (weights != s_.weights || (group == 0) != (s_.weightGroup == 0))
+      return nullptr;
+    s_.weightGroup = std::gcd(s_.weightGroup, group);
+    noteZeros(*op);
+    return op;
+  }
+  void noteZeros(const Op &op) {
+    s_.weightZeros |= op.is(OpCode::QuantizedLinear) && op.operand(ops::QuantizedLinear::WZero) &&
+                      infoOf(op.operand(ops::Linear::W)->type.dtype).bits == 8;
   }
   bool hasBias(const Op &op) const {
     return op.operand(op.is(OpCode::Linear) ? unsigned(ops::Linear::Bias)
@@ -91,7 +120,7 @@ private:
   void layer() {
     DecoderLayer l;
     if (!need((l.firstNorm = norm(x_)), "no norm of the layer's rows") ||
-        !need((l.qkv = product(l.firstNorm->result(), nullptr, s_.width)),
+        !need((l.qkv = layerProduct(l.firstNorm->result(), nullptr, s_.width)),
               "no product of queries, keys and values"))
       return;
     Value *packed = l.qkv->result();
@@ -104,11 +133,11 @@ private:
               "no attention of the product before"))
       return;
     Value *y = l.attention->result(ops::AppendAttention::Y);
-    if (!need((l.projection = product(y, x_, widthOf(y))), "no projection added to the rows"))
+    if (!need((l.projection = layerProduct(y, x_, widthOf(y))), "no projection added to the rows"))
       return;
     x_ = l.projection->result();
     if (!need((l.secondNorm = norm(x_)), "no norm before an MLP") ||
-        !need((l.hidden = product(l.secondNorm->result(), nullptr, s_.width)),
+        !need((l.hidden = layerProduct(l.secondNorm->result(), nullptr, s_.width)),
               "no product of hidden columns"))
       return;
     Value *h = l.hidden->result();
@@ -116,7 +145,7 @@ private:
       need(sourceOf(l.gate->operand(ops::Gated::X)) == h, "it gates other rows");
       h = l.gate->result();
     }
-    if (!need((l.output = product(h, x_, widthOf(h))), "no second product of an MLP"))
+    if (!need((l.output = layerProduct(h, x_, widthOf(h))), "no second product of an MLP"))
       return;
     x_ = l.output->result();
     if (s_.layers.empty())
@@ -170,6 +199,9 @@ private:
               "no choice from the logits at last"))
       return;
     s_.lastNorm = normOf(*s_.finalNorm);
+    s_.lastWeights = s_.logits->operand(ops::Linear::W)->type.dtype;
+    s_.lastGroup = weightGroupOf(*s_.logits);
+    noteZeros(*s_.logits);
     s_.vocabulary = widthOf(s_.logits->result());
     s_.tokens = widthOf(s_.choice->operand(ops::ArgMax::X));
   }
@@ -187,10 +219,14 @@ private:
 llvm::Expected<DecoderShape> readDecoder(Function &decode) { return ChainReader(decode).run(); }
 
 std::string describe(const DecoderShape &s) {
+  std::string weights = dtypeName(s.weights).str();
+  if (s.weightGroup > 0)
+    weights += " in groups of " + std::to_string(s.weightGroup);
+  if (s.lastWeights != s.weights)
+    weights += (", of the vocabulary in " + dtypeName(s.lastWeights)).str();
   std::string out =
       llvm::formatv("{0} layers of {1} columns in {2}, weights in {3}; {4} heads of {5}",
-                    s.layers.size(), s.width, dtypeName(s.type), dtypeName(s.weights), s.heads,
-                    s.headDim)
+                    s.layers.size(), s.width, dtypeName(s.type), weights, s.heads, s.headDim)
           .str();
   if (s.sharesKeys())
     out += llvm::formatv(" that share {0} of keys", s.keyHeads).str();

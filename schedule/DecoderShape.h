@@ -32,8 +32,13 @@ struct DecoderShape {
   Op *embed = nullptr, *finalNorm = nullptr, *logits = nullptr, *choice = nullptr;
   std::vector<DecoderLayer> layers;
 
-  DType type = DType::F32;    ///< of what ops hand on
-  DType weights = DType::F32; ///< of all products
+  DType type = DType::F32;        ///< of what ops hand on
+  DType weights = DType::F32;     ///< of the layers' products
+  DType lastWeights = DType::F32; ///< of the vocabulary's
+  /// Of quantised weights: elements of a row that share a scale in all products, the largest number
+  /// that divides those of each; 0: a row has one.
+  int64_t weightGroup = 0, lastGroup = 0;
+  bool weightZeros = false; ///< a zero point of weights of a byte stands beside its scale
   int64_t width = 0, hidden = 0, vocabulary = 0;
   int64_t tokens = 0; ///< of all ranks: those that are chosen from
   int64_t ranks = 1;  ///< that share every layer: heads, hidden columns and vocabulary are of one
@@ -50,6 +55,10 @@ struct DecoderShape {
   /// Heads turn or share keys, or the MLP is gated.
   bool isGrouped() const { return rotary > 0 || sharesKeys() || gated; }
 };
+
+/// Elements of a row of a product's weights that share a scale, of less than a byte always some; 0:
+/// a row has one, or none.
+int64_t weightGroupOf(const Op &product);
 
 /// Fails with the first op that does not continue such a chain, and why. Errors have no code.
 llvm::Expected<DecoderShape> readDecoder(Function &decode);

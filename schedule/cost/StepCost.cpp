@@ -11,15 +11,21 @@ int64_t layerWeightBytes(const DecoderShape &s) {
 }
 
 int64_t vocabularyBytes(const DecoderShape &s) {
-  return storedBytes(s.weights, s.vocabulary * s.width);
+  return storedBytes(s.lastWeights, s.vocabulary * s.width);
+}
+
+/// Weights of a byte of quantised ones, each of which has to become a float: what that takes counts
+/// for weights, not for their bytes.
+static double conversions(DType weights) {
+  return isQuantised(weights) ? 8.0 / infoOf(weights).bits : 0;
 }
 
 double graphStepMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates) {
   // A layer has five launches, which take more for more rows; weights are read at 3 TB/s for one
-  // row and less for more, and bytes meet the conversion before the memory.
+  // row and less for more, and quantised ones meet the conversion before the memory.
   const double doublings = std::log2(double(rows)), megabyte = 1e-6;
   const double launches = 7.8 + (s.isGrouped() ? 1.0 : 0) + 0.65 * doublings,
-               perMegabyte = 0.333 + 0.04 * doublings + (isQuantised(s.weights) ? 0.2 : 0);
+               perMegabyte = 0.333 + 0.04 * doublings + 0.2 * conversions(s.weights);
   return 10 * rates.launches() +
          double(s.layers.size()) *
              (launches * rates.launches() +
@@ -32,17 +38,20 @@ double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bo
   // Two hops through device memory and three through a cluster a layer; then what the block reads.
   const double kilobyte = 1e-3 * rates.reads(), layers = double(s.layers.size()),
                vocabulary = double(vocabularyBytes(s)) * 1e-6 * rates.reads();
-  const bool grouped = s.isGrouped(), bytes = isQuantised(s.weights);
+  const bool grouped = s.isGrouped();
   if (!several) {
     const double hops = (3.4 + (grouped ? 0.95 : 0) + 0.66 * block.heads) * rates.hops(),
-                 perKilobyte = 0.0176 + (bytes ? 0.0168 : 0);
+                 perKilobyte = 0.0176, converted = 0.0168 * conversions(s.weights);
     return 4 * rates.launches() +
-           layers * (hops + perKilobyte * (block.weightBytes + block.keyBytes) * kilobyte) +
+           layers * (hops + ((perKilobyte + converted) * block.weightBytes +
+                             perKilobyte * block.keyBytes) *
+                                kilobyte) +
            0.33 * vocabulary;
   }
   // Heads with keys of their own attend one after the other.
   const double hops = (3.0 + (grouped ? 4.7 : 0)) * rates.hops(),
-               perKilobyte = bytes ? 0.0384 : 0.0287, perKey = grouped ? 0 : 0.0402;
+               perKilobyte = 0.0287 + 0.0097 * conversions(s.weights),
+               perKey = grouped ? 0 : 0.0402;
   return layers * (hops + perKilobyte * block.weightBytes * kilobyte +
                    perKey * block.keyBytes * kilobyte) +
          0.28 * vocabulary;

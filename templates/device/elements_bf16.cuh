@@ -55,7 +55,7 @@ template <>
 __device__ __forceinline__ uint4 Operand<Int4x8>::pairs<__nv_bfloat16>(unsigned word,
                                                                        unsigned bias) {
   auto pair = [&](unsigned w) {
-    const unsigned magic = (w & 0x000f000fu) ^ 0x43084308u;
+    const unsigned magic = masked<0x000f000f, 0x43084308>(w);
     const __nv_bfloat162 v = __hsub2(*reinterpret_cast<const __nv_bfloat162 *>(&magic),
                                      *reinterpret_cast<const __nv_bfloat162 *>(&bias));
     return *reinterpret_cast<const unsigned *>(&v);
@@ -63,8 +63,7 @@ __device__ __forceinline__ uint4 Operand<Int4x8>::pairs<__nv_bfloat16>(unsigned 
   return {pair(word), pair(word >> 4), pair(word >> 8), pair(word >> 12)};
 }
 template <> __device__ __forceinline__ unsigned Operand<Int4x8>::biasOf<__nv_bfloat16>(int zero) {
-  const __nv_bfloat162 v = __float2bfloat162_rn((float)(136 + zero));
-  return *reinterpret_cast<const unsigned *>(&v);
+  return 0x43084308u + (unsigned)zero * 0x00010001u; // of 136 + zero, twice
 }
 
 } // namespace gpt2c

@@ -100,6 +100,12 @@ template <> struct Operand<Int4x8> {
     return (float)((int)(word << (28 - 4 * (i / 2 + 4 * (i % 2)))) >> 28);
   }
 };
+/// word & mask ^ magic in one instruction: of two immediate operands compilers make two of it.
+template <unsigned Mask, unsigned Magic> __device__ __forceinline__ unsigned masked(unsigned word) {
+  unsigned out;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(out) : "r"(word), "n"(Mask), "n"(Magic));
+  return out;
+}
 /// The four bits with their sign flipped are low bits of the half 1024 + (value + 8), or in the
 /// next four bits of 1024 + 16 (value + 8).
 template <>
@@ -108,12 +114,12 @@ __device__ __forceinline__ uint4 Operand<Int4x8>::pairs<__half>(unsigned word, u
                 sixteenth = __float2half2_rn(0.0625f),
                 high = __hsub2(__float2half2_rn(960.0f), low); // -(72 + zero) of 1032 + zero
   auto first = [&](unsigned w) {
-    const unsigned magic = (w & 0x000f000fu) ^ 0x64086408u;
+    const unsigned magic = masked<0x000f000f, 0x64086408>(w);
     __half2 v = __hsub2(*reinterpret_cast<const __half2 *>(&magic), low);
     return *reinterpret_cast<unsigned *>(&v);
   };
   auto second = [&](unsigned w) {
-    const unsigned magic = (w & 0x00f000f0u) ^ 0x64806480u;
+    const unsigned magic = masked<0x00f000f0, 0x64806480>(w);
     __half2 v = __hfma2(*reinterpret_cast<const __half2 *>(&magic), sixteenth, high);
     return *reinterpret_cast<unsigned *>(&v);
   };
@@ -121,8 +127,7 @@ __device__ __forceinline__ uint4 Operand<Int4x8>::pairs<__half>(unsigned word, u
   return {first(word), second(word), first(behind), second(behind)};
 }
 template <> __device__ __forceinline__ unsigned Operand<Int4x8>::biasOf<__half>(int zero) {
-  const __half2 v = __float2half2_rn((float)(1032 + zero));
-  return *reinterpret_cast<const unsigned *>(&v);
+  return 0x64086408u + (unsigned)zero * 0x00010001u; // of the half 1032 + zero, twice
 }
 
 } // namespace gpt2c

@@ -323,6 +323,17 @@ void permute(Thread &t, const Instruction &i) {
   }
   put<uint32_t>(t, i.o[0], result);
 }
+/// Each bit is that of a table of eight which the bits of three words are the number of.
+void lookUpBits(Thread &t, const Instruction &i) {
+  const auto a = get<uint32_t>(t, i.o[1]), b = get<uint32_t>(t, i.o[2]),
+             c = get<uint32_t>(t, i.o[3]), table = get<uint32_t>(t, i.o[4]);
+  uint32_t result = 0;
+  for (int k = 0; k < 32; ++k) {
+    const uint32_t number = (a >> k & 1) << 2 | (b >> k & 1) << 1 | (c >> k & 1);
+    result |= (table >> number & 1) << k;
+  }
+  put<uint32_t>(t, i.o[0], result);
+}
 void funnelLeft(Thread &t, const Instruction &i) {
   const uint64_t both = uint64_t(get<uint32_t>(t, i.o[2])) << 32 | get<uint32_t>(t, i.o[1]);
   const uint32_t by = get<uint32_t>(t, i.o[3]) & 31;
@@ -530,6 +541,8 @@ bool decodeArithmetic(Instruction &i, const std::vector<std::string> &parts) {
     i.run = conversion(i, parts);
   } else if (op == "prmt") {
     i.run = permute;
+  } else if (op == "lop3" && type == "b32") {
+    i.run = lookUpBits;
   } else if (op == "bfi") {
     i.run = ofIntegers<InsertBits>(type);
   } else if (op == "brev" && type == "b32") {

@@ -86,8 +86,15 @@ private:
   using PartOf = llvm::function_ref<Tensor(const Tensor &)>;
   Tensor ofRanks(llvm::function_ref<Tensor(PartOf)> make);
   plan::ArgT scaledGain(const Tensor &gain, float &scale, const Tensor *&stored);
-  Tensor addends(const Tensor *bias, const Tensor *shift, const Tensor &w, const Tensor *scales);
-  const Tensor *addNormTerms(Op &norm, const Tensor &w, persistent::LinearStageConfig &form,
+  /// Of a product's weights: scales and zero points of groups, or null.
+  struct GroupTerms {
+    const Tensor *scales = nullptr, *zeros = nullptr;
+  };
+  Tensor groupScales(const GroupTerms &of, const Tensor &w, int64_t group);
+  Tensor addends(const Tensor *bias, const Tensor *shift, const Tensor &w, const Tensor *scales,
+                 const GroupTerms &groups);
+  const Tensor *addNormTerms(Op &norm, const Tensor &w, const GroupTerms &groups,
+                             persistent::LinearStageConfig &form,
                              persistent::LinearTerms<persistent::HostWords> &terms);
 
   // The kernel

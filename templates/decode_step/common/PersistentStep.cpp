@@ -23,6 +23,10 @@ static plan::ArgT place(plan::ArgKind kind, int64_t index) {
 
 llvm::Error PersistentBuilder::run() {
   addPorts();
+  if (auto shape = readDecoder(f_))
+    shape_ = std::move(*shape);
+  else
+    llvm::consumeError(shape.takeError());
   for (auto &op : f_.ops())
     if (op->is(OpCode::AllGather))
       members_ = op->intAttr("ranks");
@@ -31,10 +35,6 @@ llvm::Error PersistentBuilder::run() {
       return e;
   if (!embed_ || !attention_ || linears_.empty() || nextOutput_ < 0)
     return unsupported("it is no embedding, layers with attention, and a choice");
-  if (auto shape = readDecoder(f_))
-    shape_ = std::move(*shape);
-  else
-    llvm::consumeError(shape.takeError());
   problem_ = decodeProblem(f_, shape_ ? &*shape_ : nullptr, rows_, paged_, b_.pool().target, wish_);
   const DecodeKernel *taken = leaderOf(decodeKernels(), problem_, problem_);
   if (!taken)

@@ -23,7 +23,8 @@ static std::optional<shares::Division> divisionOf(const DecodeProblem &p) {
                                   .headDim = int(s.headDim),
                                   .hidden = int(s.hidden),
                                   .vocabulary = int(s.vocabulary),
-                                  .weightSize = int(byteSize(s.weights)),
+                                  .weights = {int(infoOf(s.weights).bits), int(s.weightGroup)},
+                                  .last = {int(infoOf(s.lastWeights).bits), int(s.lastGroup)},
                                   .keyHeads = int(s.keyHeads),
                                   .rotary = int(s.rotary),
                                   .gated = s.gated,
@@ -45,8 +46,13 @@ static std::string refusal(const DecodeProblem &p) {
   if (!p.shape)
     return "its stages are no chain of layers";
   const DecoderShape &s = *p.shape;
-  if (s.weights != s.type && s.type != DType::F16)
-    return "int8 weights are those of steps in fp16";
+  auto isByteBesideBf16 = [&](DType weights) {
+    return weights != s.type && infoOf(weights).bits == 8 && s.type != DType::F16;
+  };
+  if (isByteBesideBf16(s.weights) || isByteBesideBf16(s.lastWeights))
+    return "weights of a byte are those of steps in fp16";
+  if (s.weightGroup % 32 != 0 || s.lastGroup % 32 != 0)
+    return "groups of weights are no multiple of 32";
   if (s.context == 0)
     return "its context is not constant";
   if (!suitPages(p))
@@ -87,7 +93,8 @@ const DecodeKernel &decodeSharesKernel() {
   static const DecodeKernelOf<shares::Division> kernel({
       .name = "decode_shares",
       .summary = "a step of up to 8 sequences in fp16 or bf16 on Hopper: clusters share all of it",
-      .can = {DecodeAbility::Grouped, DecodeAbility::FloatSteps, DecodeAbility::Pages,
+      .can = {DecodeAbility::Grouped, DecodeAbility::FloatSteps, DecodeAbility::Nibbles,
+              DecodeAbility::Groups, DecodeAbility::OwnLast, DecodeAbility::Pages,
               DecodeAbility::Ranks},
       .refusal = refusal,
       .slower = slower,

@@ -12,7 +12,7 @@ using namespace persistent;
 static int copyLanes(const shares::Division &d) {
   const shares::Products p = productsOf(d);
   for (const shares::Product &of : {p.head, p.projection, p.hidden, p.output, p.keys, p.logits})
-    if (of.padded * of.size % 128 != 0)
+    if (shares::bytesOf(of.padded, of.bits) % 128 != 0)
       return 4;
   return 8;
 }
@@ -33,7 +33,10 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
   k.params = {"records", "count"};
   const bool plain = !division.gated && !division.grouped();
   const SharesConfig config = {.T = elementOf(type_),
-                               .W = logits.W,
+                               .W = qkv.W,
+                               .WeightGroup = division.weights.group,
+                               .Last = logits.W,
+                               .LastGroup = division.last.group,
                                .Embedding =
                                    elementOf(embed_->operand(ops::Embed::Tokens)->type.dtype),
                                .Groups = groups(),

@@ -39,25 +39,19 @@ static int slotsOf(Division d, int records, int64_t sharedBytes) {
   return d.rows > 1 ? slotsForKeys(most) : most / d.lastChunks * d.lastChunks;
 }
 
-/// Of a tile of rows of `k` weights in chunks.
-static int tileBytes(const Division &d, int k, int chunks) {
-  return product(tileRows, k, chunks, 0, d.weightSize).tileBytes;
-}
-
 /// Sizes of the ring, whose chunks of second products are known; false: there is no room.
 static bool chooseSlots(Division &d, int records, int64_t sharedBytes) {
-  const int slice = d.slice();
-  const int ofFirst = tileBytes(d, slice, d.firstChunks),
-            ofSecond = tileBytes(d, d.headsEach * d.headDim, d.projectionChunks),
-            ofOutput = tileBytes(d, d.share(d.leastClusters), d.outputChunks);
-  d.slotBytes = std::max({ofFirst, ofOutput, ofSecond, tileBytesOf(d.headDim, 2)});
+  const int ofFirst = firstProduct(d, tileRows, d.firstChunks).tileBytes,
+            ofSecond = projectionProduct(d, d.projectionChunks).tileBytes,
+            ofOutput = outputProduct(d, d.outputChunks).tileBytes;
+  d.slotBytes = std::max({ofFirst, ofOutput, ofSecond, tileBytesOf(d.headDim)});
   if (d.rows > 1)
     d.slotBytes = std::max(d.slotBytes, keyPairBytes(d.headDim));
   // A little more, if two narrow tiles fit then.
   for (int narrow : {ofFirst, ofSecond})
     if (narrow < d.slotBytes && 2 * narrow > d.slotBytes && 8 * narrow <= 5 * d.slotBytes)
       d.slotBytes = 2 * narrow;
-  for (d.lastChunks = 1; tileBytes(d, d.width, d.lastChunks) > d.slotBytes;)
+  for (d.lastChunks = 1; lastProduct(d, d.lastChunks).tileBytes > d.slotBytes;)
     ++d.lastChunks;
   d.slots = slotsOf(d, records, sharedBytes);
   return d.slots > 0;
@@ -68,7 +62,7 @@ static double heldBytes(const Division &d) {
   const Products p = productsOf(d);
   double bytes = 0, slots = 0;
   for (const Product &of : {p.head, p.projection, p.hidden, p.output}) {
-    bytes += double(of.size) * of.rows * of.chunks * of.columns;
+    bytes += of.bits / 8.0 * of.rows * of.chunks * of.columns;
     slots += of.slots;
   }
   return bytes / slots * d.slots * (d.rows > 1 ? std::min(d.slots, warps) / double(warps) : 1);
@@ -77,7 +71,7 @@ static double heldBytes(const Division &d) {
 /// Sizes of the ring for `ranks` and `clusters`; false: a stage does not fit. `keys`: of one
 /// sequence, that are in the ring at once.
 static bool chooseRing(Division &d, int keys, int records, int64_t sharedBytes) {
-  for (d.firstChunks = 1; tileBytes(d, d.slice(), d.firstChunks) > aimedSlotBytes;)
+  for (d.firstChunks = 1; firstProduct(d, tileRows, d.firstChunks).tileBytes > aimedSlotBytes;)
     ++d.firstChunks;
   if (!meets(d)) {
     if (!chooseSlots(d, records, sharedBytes))
@@ -87,12 +81,12 @@ static bool chooseRing(Division &d, int keys, int records, int64_t sharedBytes) 
     d.slots = 0;
     Division best = d;
     for (d.projectionChunks = 1;
-         tileBytes(d, d.headsEach * d.headDim, d.projectionChunks) > aimedSlotBytes;)
+         projectionProduct(d, d.projectionChunks).tileBytes > aimedSlotBytes;)
       ++d.projectionChunks;
     const int share = d.share(d.leastClusters);
     auto isWhole = [&](const Product &p) { return (p.chunks - 1) * p.columns < share; };
-    for (d.outputChunks = 1; d.outputChunks <= mostChunks &&
-                             isWhole(product(tileRows, share, d.outputChunks, 0, d.weightSize));
+    for (d.outputChunks = 1;
+         d.outputChunks <= mostChunks && isWhole(outputProduct(d, d.outputChunks));
          ++d.outputChunks)
       if (chooseSlots(d, records, sharedBytes) &&
           (best.slots == 0 || heldBytes(d) > heldBytes(best)))
@@ -112,6 +106,12 @@ static bool chooseRing(Division &d, int keys, int records, int64_t sharedBytes) 
          isRead(p.hidden) && isRead(p.output);
 }
 
+/// Bytes of a slice's weights. What a scale's sum takes counts as 16 of them.
+static double sliceBytes(const Division &d) {
+  const Product p = firstProduct(d, tileRows, 1);
+  return d.slice() * d.weights.bits / 8.0 + 16.0 * p.words;
+}
+
 /// Of several sequences clusters with heads read so much more, their keys, that others finish long
 /// before them: those have more of the hidden columns, by half of what a ring holds, as it is filled
 /// while they wait. False: as many are no division.
@@ -120,8 +120,8 @@ static bool chooseBusyShare(Division &d) {
   if (others == 0)
     return true;
   const double keys = 4.0 * usualKeys * d.headDim * d.keysEach,
-               weights = 2.0 * d.weightSize * d.slice() * (d.headsEach + d.keysEach) * d.headDim,
-               column = double(d.gated ? 3 : 2) * d.weightSize * d.slice(),
+               weights = 2.0 * sliceBytes(d) * (d.headsEach + d.keysEach) * d.headDim,
+               column = double(d.gated ? 3 : 2) * sliceBytes(d),
                more = std::min(std::min(0.5 * d.slots * d.slotBytes, keys + weights) / column,
                                0.5 * d.hidden / d.clusters),
                busy = (d.hidden - others * more) / d.clusters;
@@ -134,7 +134,7 @@ static bool chooseBusyShare(Division &d) {
 }
 
 BlockBytes blockBytes(const Division &d, int context) {
-  const double slice = d.slice(), weights = d.weightSize * slice;
+  const double slice = d.slice(), weights = sliceBytes(d);
   const double keys =
       4.0 * std::min(context, usualKeys) * d.headDim * d.keysEach / (d.rows > 1 ? 1 : d.ranks);
   if (!meets(d))
@@ -153,10 +153,10 @@ std::optional<Division> divide(Division shape, int context, int records, const T
   double least = 0;
   if (shape.keyHeads == 0)
     shape.keyHeads = shape.heads;
-  const int vector = 16 / shape.weightSize; // what is copied at once
-  if (shape.width % vector || shape.hidden % vector || shape.headDim % vector ||
-      shape.headDim > 256 || shape.heads % shape.keyHeads || shape.rotary % 2 ||
-      2 * shape.rotary > shape.headDim)
+  const int vector = shape.weights.vector(); // what is copied at once
+  if (shape.width % vector || shape.width % shape.last.vector() || shape.hidden % vector ||
+      shape.headDim % vector || shape.headDim > 256 || shape.heads % shape.keyHeads ||
+      shape.rotary % 2 || 2 * shape.rotary > shape.headDim)
     return best;
   const int group = shape.heads / shape.keyHeads;
   auto consider = [&](int ranks, int headsEach, int keysEach, int keys) {
@@ -165,13 +165,13 @@ std::optional<Division> divide(Division shape, int context, int records, const T
     d.headsEach = headsEach;
     d.keysEach = keysEach;
     d.clusters = std::min(
-        {int(target.clusters(ranks)), mostSources, d.hidden / groupOf(d.hidden, d.weightSize)});
+        {int(target.clusters(ranks)), mostSources, d.hidden / groupOf(d.hidden, d.weights)});
     // GPUs differ in how many clusters they hold.
     d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
     // All members have as many, as each reads the sums of all clusters.
     if (d.members > 1)
       d.clusters = d.leastClusters;
-    if (d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1, d.weightSize) <= 0 ||
+    if (d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1, d.weights) <= 0 ||
         !chooseRing(d, keys, records, sharedBytes))
       return;
     if (Division uneven = d;

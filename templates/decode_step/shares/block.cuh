@@ -22,6 +22,8 @@ using persistent::Record;
 using persistent::Words;
 
 constexpr float leastScore = -1e30f;
+/// Row i of a tile whose even rows come first.
+__device__ __forceinline__ int evenFirst(int i) { return i < 8 ? 2 * i : 2 * i - 15; }
 
 /// The division of shares.h, as constants.
 template <typename C> struct Layout {
@@ -30,7 +32,8 @@ template <typename C> struct Layout {
                                         C::HeadDim,
                                         C::Hidden,
                                         C::Vocab,
-                                        (int)sizeof(typename C::W),
+                                        {Operand<typename C::W>::bits, C::WeightGroup},
+                                        {Operand<typename C::Last>::bits, C::LastGroup},
                                         C::KeyHeads,
                                         C::Rotary,
                                         C::Gated,
@@ -49,20 +52,23 @@ template <typename C> struct Layout {
                                         C::BusyShare,
                                         C::PageColumns,
                                         C::Members};
-  template <Product Products::*Which> struct Of {
+  template <Product Products::*Which, typename Element = typename C::W, int Group = C::WeightGroup>
+  struct Of {
+    using Weight = Element;
+    static constexpr int group = Group;
     static constexpr Product of = productsOf(division).*Which;
-    static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, size = of.size,
-                         padded = of.padded, pitch = of.pitch, tileBytes = of.tileBytes,
-                         tiles = of.tiles, each = of.each, slots = of.slots,
-                         operand = operandColumns(of);
-    static_assert(each * tileBytes <= C::SlotBytes);
+    static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, bits = of.bits,
+                         padded = of.padded, step = of.step, words = of.words, pitch = of.pitch,
+                         tileBytes = of.tileBytes, tiles = of.tiles, each = of.each,
+                         slots = of.slots, operand = operandColumns(of);
+    static_assert(each * tileBytes <= C::SlotBytes && bits == Operand<Element>::bits);
   };
   using Head = Of<&Products::head>;
   using Projection = Of<&Products::projection>;
   using Hidden = Of<&Products::hidden>;
   using Output = Of<&Products::output>;
-  using Keys = Of<&Products::keys>;
-  using Logits = Of<&Products::logits>;
+  using Keys = Of<&Products::keys, typename C::T, 0>;
+  using Logits = Of<&Products::logits, typename C::Last, C::LastGroup>;
   static constexpr int slice = division.slice();
   static constexpr bool grouped = division.grouped();
   static constexpr int busy = division.busy();
@@ -85,8 +91,11 @@ template <typename C> struct Layout {
   static constexpr int readers = C::Slots / C::LastChunks; ///< warps of the vocabulary
   static_assert(C::Rows > 1 || (C::Slots % C::LastChunks == 0 && readers <= warps));
   static_assert(C::Slots <= 64);
-  static constexpr int weightSize = sizeof(typename C::W);
-  static_assert(sizeof(typename C::T) == 2 && (weightSize == 2 || weightSize == 1));
+  static constexpr Storage weights = division.weights;
+  /// Whether sums of the layers, and of the vocabulary, are multiplied by a scale for each row.
+  static constexpr bool rowScales = Operand<typename C::W>::scaled && C::WeightGroup == 0,
+                        lastRowScales = Operand<typename C::Last>::scaled && C::LastGroup == 0;
+  static_assert(sizeof(typename C::T) == 2 && (weights.bits >= 8 || C::WeightGroup > 0));
   static_assert(C::D % 8 == 0 && C::Hidden % 8 == 0 && C::HeadDim % 8 == 0);
   static_assert(busy <= C::LeastClusters && C::LeastClusters <= C::Clusters &&
                 C::Clusters <= mostSources && C::Ranks <= mostRanks);
@@ -224,7 +233,7 @@ enum Arrival { AtHead, AtMlp, AtParts, AtWhole, AtHidden, Arrivals };
 template <typename C> struct Place {
   const int cluster = blockIdx.x / C::Ranks, rank = blockIdx.x % C::Ranks;
   /// Columns of x from rank * slice on.
-  const int columns = sliceCount(C::D, C::Ranks, rank, Layout<C>::weightSize);
+  const int columns = sliceCount(C::D, C::Ranks, rank, Layout<C>::weights);
   const int clusters = gridDim.x / C::Ranks;
   const Range hidden = Layout<C>::division.hiddenOf(clusters, cluster);
   const int hiddenTiles = ceilDiv(Layout<C>::hiddenRows * hidden.count, tileRows);

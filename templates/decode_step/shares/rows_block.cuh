@@ -73,8 +73,8 @@ template <typename C> struct RowsShared {
 /// values behind it. Of a tile of values the even rows come first.
 template <typename C> struct KeyPairs {
   using P = typename Layout<C>::Keys;
-  static constexpr int size = 2, chunks = 1, columns = P::columns, padded = P::padded,
-                       pitch = P::pitch, tileBytes = P::tileBytes;
+  static constexpr int bits = 16, chunks = 1, columns = P::columns, padded = P::padded, words = 0,
+                       pitch = P::pitch, tileBytes = P::tileBytes, step = 0;
   static constexpr int pairs = C::SlotBytes / (2 * tileBytes), each = 2 * pairs; ///< of a slot
   static constexpr int readers = keyWarps(C::Slots);                             ///< warps
   static_assert(pairs > 0);
@@ -83,11 +83,11 @@ template <typename C> struct KeyPairs {
 /// other, then their next ones: so a slot is always the same warp's.
 template <typename C> struct LastChunk {
   using P = typename Layout<C>::Logits;
-  static constexpr int size = P::size, chunks = 1, columns = P::columns, padded = P::padded,
-                       pitch = P::pitch, tileBytes = P::tileBytes, each = 1;
+  using Weight = typename P::Weight;
+  static constexpr int bits = P::bits, chunks = 1, columns = P::columns, padded = P::padded,
+                       step = P::step, words = P::words, group = P::group, pitch = P::pitch,
+                       tileBytes = P::tileBytes, each = 1;
   static constexpr int readers = KeyPairs<C>::readers;
 };
-/// Key of row i of a tile of values.
-__device__ __forceinline__ int valueRow(int i) { return i < 8 ? 2 * i : 2 * i - 15; }
 
 } // namespace gpt2c::shares

@@ -68,7 +68,7 @@ template <typename C> struct RowsStep : Step<C> {
     constexpr int each = ceilDiv(Most, parts), together = each < 8 ? each : 8;
     const int c = place.rank * L::slice + nearColumn();
     const float2 bias = C::Bias ? persistent::loadEarly(half.bias + c) : float2{},
-                 scale = Operand<W>::scaled ? persistent::loadEarly(half.scales + c) : float2{};
+                 scale = L::rowScales ? persistent::loadEarly(half.scales + c) : float2{};
     float2 sum[4] = {};
 #pragma unroll
     for (int begin = 0; begin < each; begin += together) {
@@ -96,7 +96,7 @@ template <typename C> struct RowsStep : Step<C> {
         sum[j].x += __shfl_xor_sync(fullWarp, sum[j].x, 1);
         sum[j].y += __shfl_xor_sync(fullWarp, sum[j].y, 1);
       }
-      if constexpr (Operand<W>::scaled) {
+      if constexpr (L::rowScales) {
         sum[j].x *= scale.x;
         sum[j].y *= scale.y;
       }

@@ -21,14 +21,16 @@ template <typename C> struct RowsStream : Stream<C> {
     constexpr int dim = C::HeadDim;
     const int slice = place.rank * L::slice;
     Base::template fill<typename L::Head>(
-        of.half.first.weights.template as<const W>(), L::Head::tiles, place.columns, [&](int i) {
+        of.half.first.weights.template as<const W>(), L::Head::tiles, place.columns,
+        [&](int i) {
           const int head = i / dim, key = (head - C::HeadsEach) % C::KeysEach;
           const bool ofQ = head < C::HeadsEach,
                      exists = ofQ ? head < place.heads
                                   : head < C::HeadsEach + 2 * C::KeysEach && key < place.keys;
           const int row = ofQ ? place.queryRow(0) + i : place.keyRow(i);
           return exists ? (i64)row * C::D + slice : (i64)-1;
-        });
+        },
+        of.half.first.scales);
     if (first)
       persistent::barrierWait(shared.chosen, parity);
 #pragma unroll 1
@@ -38,7 +40,7 @@ template <typename C> struct RowsStream : Stream<C> {
           (const T *)state.keys, 2 * ceilDiv(past, tileRows), dim, [&](int i) {
             const int tile = i / tileRows, r = i % tileRows;
             const bool values = tile % 2;
-            const int key = tile / 2 * tileRows + (values ? valueRow(r) : r);
+            const int key = tile / 2 * tileRows + (values ? evenFirst(r) : r);
             return key < past ? state.offsetOf(key) + (values ? state.toValue : 0) : (i64)-1;
           });
     }
@@ -46,22 +48,25 @@ template <typename C> struct RowsStream : Stream<C> {
         of.half.weights.template as<const W>(), L::Projection::tiles, place.heads * dim,
         [&](int i) {
           return i < place.columns ? (i64)(slice + i) * L::attended + place.queryRow(0) : (i64)-1;
-        });
+        },
+        of.half.scales);
   }
 
   __device__ __forceinline__ void vocabularyOfRows(const VocabularyRecord<Words> &of) {
     using P = LastChunk<C>;
-    const W *const from = of.first.weights.template as<const W>();
 #pragma unroll 1
     for (int first = blockIdx.x; first * tileRows < C::Vocab; first += P::readers * gridDim.x)
 #pragma unroll 1
       for (int i = 0; i < L::Logits::chunks * P::readers; i++) {
         const int column = i / P::readers * P::columns,
                   tile = first + i % P::readers * (int)gridDim.x;
-        Base::template fill<P>(from + column, 1, C::D - column, [&](int i) {
-          const int row = tile * tileRows + i;
-          return i < tileRows && row < C::Vocab ? (i64)row * C::D : (i64)-1;
-        });
+        Base::template fill<P>(
+            of.first.weights.template as<const void>(), 1, C::D - column,
+            [&](int i) {
+              const int row = tile * tileRows + i;
+              return i < tileRows && row < C::Vocab ? (i64)row * C::D + column : (i64)-1;
+            },
+            of.first.scales);
       }
   }
 

@@ -53,7 +53,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
           sums[j] = one(product.sums);
         if constexpr (C::FinalBias)
           bias[j] = one(product.bias);
-        if constexpr (Operand<W>::scaled)
+        if constexpr (L::lastRowScales)
           scale[j] = one(product.scales);
       }
       TileSum sum = {};

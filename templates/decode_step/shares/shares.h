@@ -26,33 +26,60 @@ constexpr int arrivals = 4;
 GPT2C_BOTH constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 GPT2C_BOTH constexpr int roundUp(int n, int to) { return ceilDiv(n, to) * to; }
 GPT2C_BOTH constexpr int least(int a, int b) { return a < b ? a : b; }
+GPT2C_BOTH constexpr int commonDivisor(int a, int b) {
+  return b == 0 ? a : commonDivisor(b, a % b);
+}
+GPT2C_BOTH constexpr int bytesOf(int elements, int bits) { return elements * bits / 8; }
 
-/// Rows of weights in the ring, `size` bytes each. Lanes 4 apart read neighbouring pairs of rows, 64
-/// bytes each, so a pair's distance is an odd multiple of 64 bytes: eight lanes read from different
-/// banks.
+/// How weights are stored.
+struct Storage {
+  int bits = 16;
+  int group = 0; ///< elements of a row that share a scale; 0: they have none, or one for a row
+  /// Elements of 16 bytes; in groups also what four lanes read of a row.
+  GPT2C_BOTH constexpr int vector() const { return group > 0 && bits > 4 ? 32 : 128 / bits; }
+};
+
+/// Rows of weights in the ring. Lanes 4 apart read neighbouring pairs of rows, 64 bytes each, so a
+/// pair's distance is an odd multiple of 64 bytes: eight lanes read from different banks. Of weights
+/// in groups they read 32 columns each: the even rows of a tile come first, and a row's distance is
+/// an odd multiple of so many bytes. Behind such a row are its scales, a word for `step` columns.
 struct Product {
   int rows, chunks;
-  int size;    ///< of a weight
+  int bits;    ///< of a weight
   int columns; ///< of a chunk
-  int padded;  ///< the same with zeros behind them, as four lanes read 64 bytes
+  int padded;  ///< the same with zeros behind them, as four lanes read them
+  int step;    ///< columns of a scale; 0: there are none
+  int words;   ///< scales of a chunk's row
   int pitch;   ///< bytes from row to row
   int tileBytes;
   int tiles;
   int each; ///< tiles of a slot
   int slots;
 };
-GPT2C_BOTH constexpr int tileBytesOf(int columns, int size) {
-  return tileRows * (roundUp(columns * size, 64) + 32);
+GPT2C_BOTH constexpr int pitchOf(int padded, int bits, int words) {
+  const int bytes = bytesOf(padded, bits), read = bytesOf(32, bits);
+  return words > 0 ? roundUp(bytes + 4 * words - read, 2 * read) + read : bytes + 32;
 }
-GPT2C_BOTH constexpr Product product(int rows, int k, int chunks, int slotBytes, int size) {
+/// Of keys.
+GPT2C_BOTH constexpr int tileBytesOf(int columns) {
+  return tileRows * pitchOf(roundUp(columns, 32), 16, 0);
+}
+/// `begin`: what the first column of a part of a row of weights is always a multiple of.
+GPT2C_BOTH constexpr Product product(int rows, int k, int chunks, int slotBytes, Storage weights,
+                                     int begin) {
   Product p = {};
   p.rows = rows;
   p.chunks = chunks;
-  p.size = size;
-  p.columns = roundUp(ceilDiv(k, chunks), (chunks > 1 ? 32 : 16) / size); // whole sectors of L2
-  p.padded = roundUp(p.columns, 64 / size);
-  p.pitch = p.padded * size + 32;
-  p.tileBytes = tileBytesOf(p.columns, size);
+  p.bits = weights.bits;
+  p.columns =
+      roundUp(ceilDiv(k, chunks), (chunks > 1 ? 2 : 1) * weights.vector()); // whole sectors of L2
+  p.padded = weights.group > 0 ? p.columns : roundUp(p.columns, 4 * weights.vector());
+  if (weights.group > 0) {
+    p.step = commonDivisor(weights.group, commonDivisor(begin, p.columns));
+    p.words = p.columns / p.step;
+  }
+  p.pitch = pitchOf(p.padded, p.bits, p.words);
+  p.tileBytes = tileRows * p.pitch;
   p.tiles = ceilDiv(rows, tileRows);
   p.each = chunks > 1 ? 1 : slotBytes >= 4 * p.tileBytes ? 4 : slotBytes >= 2 * p.tileBytes ? 2 : 1;
   p.slots = ceilDiv(p.tiles, p.each) * chunks;
@@ -60,18 +87,26 @@ GPT2C_BOTH constexpr Product product(int rows, int k, int chunks, int slotBytes,
 }
 
 /// Columns of a group that stays together: a sector of L2, if n is a multiple.
-GPT2C_BOTH constexpr int groupOf(int n, int size) { return (n * size % 32 == 0 ? 32 : 16) / size; }
+GPT2C_BOTH constexpr int groupOf(int n, Storage weights) {
+  return (n % (2 * weights.vector()) == 0 ? 2 : 1) * weights.vector();
+}
 /// Columns from `begin` on.
 struct Range {
   int begin, count;
 };
 
-/// Parts of equal size, of which the last has the rest.
-GPT2C_BOTH constexpr int sliceOf(int n, int parts, int size) {
-  return roundUp(ceilDiv(n, parts), 16 / size);
+/// Parts of equal size, of which the last has the rest: of weights in groups an eighth larger at
+/// most, if fewer are divided then.
+GPT2C_BOTH constexpr int sliceOf(int n, int parts, Storage weights) {
+  const int each = ceilDiv(n, parts);
+  int unit = weights.vector();
+  while (weights.group % (2 * unit) == 0 && weights.group > 0 &&
+         8 * roundUp(each, 2 * unit) <= 9 * each)
+    unit *= 2;
+  return roundUp(each, unit);
 }
-GPT2C_BOTH constexpr int sliceCount(int n, int parts, int i, int size) {
-  const int slice = sliceOf(n, parts, size), left = n - i * slice;
+GPT2C_BOTH constexpr int sliceCount(int n, int parts, int i, Storage weights) {
+  const int slice = sliceOf(n, parts, weights), left = n - i * slice;
   return left < 0 ? 0 : least(slice, left);
 }
 
@@ -80,11 +115,12 @@ constexpr int evenShare = 256;
 /// The shape of a step, and how it is divided.
 struct Division {
   int width, heads, headDim, hidden, vocabulary;
-  int weightSize = 2; ///< bytes of a weight
-  int keyHeads = 0;   ///< of keys and values, each of heads / keyHeads heads
-  int rotary = 0;     ///< pairs of a head that turn with the position
-  bool gated = false; ///< of the MLP's hidden columns each is made of two rows, gate and value
-  int headsEach = 1;  ///< of a cluster, all with the same keys
+  Storage weights = {}; ///< of the layers
+  Storage last = {};    ///< of the vocabulary
+  int keyHeads = 0;     ///< of keys and values, each of heads / keyHeads heads
+  int rotary = 0;       ///< pairs of a head that turn with the position
+  bool gated = false;   ///< of the MLP's hidden columns each is made of two rows, gate and value
+  int headsEach = 1;    ///< of a cluster, all with the same keys
   int ranks = 0, clusters = 0;
   int leastClusters = 0;                      ///< with which it runs, too
   int firstChunks = 0;                        ///< of the columns of first products
@@ -106,8 +142,8 @@ struct Division {
   /// Hidden columns of a cluster: whole groups. `busyShare` is what a cluster with heads has of them
   /// beside the `evenShare` of one without.
   GPT2C_BOTH constexpr Range hiddenOf(int ofClusters, int cluster) const {
-    const int group = groupOf(hidden, weightSize), begin = before(cluster),
-              end = before(cluster + 1), all = before(ofClusters);
+    const int group = groupOf(hidden, weights), begin = before(cluster), end = before(cluster + 1),
+              all = before(ofClusters);
     const long long groups = hidden / group;
     const int first = (int)(groups * begin / all) * group;
     return {first, (int)(groups * end / all) * group - first};
@@ -120,7 +156,7 @@ struct Division {
         most = hiddenOf(ofClusters, i).count;
     return most;
   }
-  GPT2C_BOTH constexpr int slice() const { return sliceOf(width, ranks, weightSize); }
+  GPT2C_BOTH constexpr int slice() const { return sliceOf(width, ranks, weights); }
 
 private:
   /// Shares of the clusters ahead of one.
@@ -130,18 +166,34 @@ private:
   }
 };
 
+/// Rows of weights whose columns are the block's slice of x, what the cluster's heads attend to, its
+/// hidden columns, or those of the vocabulary.
+GPT2C_BOTH constexpr Product firstProduct(const Division &d, int rows, int chunks) {
+  return product(rows, d.slice(), chunks, d.slotBytes, d.weights, d.slice());
+}
+GPT2C_BOTH constexpr Product projectionProduct(const Division &d, int chunks) {
+  const int attended = d.headsEach * d.headDim;
+  return product(d.slice(), attended, chunks, d.slotBytes, d.weights, attended);
+}
+GPT2C_BOTH constexpr Product outputProduct(const Division &d, int chunks) {
+  return product(d.slice(), d.share(d.leastClusters), chunks, d.slotBytes, d.weights,
+                 groupOf(d.hidden, d.weights));
+}
+GPT2C_BOTH constexpr Product lastProduct(const Division &d, int chunks) {
+  return product(tileRows, d.width, chunks, d.slotBytes, d.last, 0);
+}
+
 struct Products {
   Product head, projection, hidden, output, keys, logits;
 };
 GPT2C_BOTH constexpr Products productsOf(const Division &d) {
-  const int slice = d.slice(), share = d.share(d.leastClusters), size = d.weightSize;
-  return {
-      product((d.headsEach + 2 * d.keysEach) * d.headDim, slice, d.firstChunks, d.slotBytes, size),
-      product(slice, d.headsEach * d.headDim, d.projectionChunks, d.slotBytes, size),
-      product(d.gated ? 2 * share : share, slice, d.firstChunks, d.slotBytes, size),
-      product(slice, share, d.outputChunks, d.slotBytes, size),
-      product(tileRows, d.headDim, 1, d.slotBytes, 2),
-      product(tileRows, d.width, d.lastChunks, d.slotBytes, size)};
+  const int share = d.share(d.leastClusters);
+  return {firstProduct(d, (d.headsEach + 2 * d.keysEach) * d.headDim, d.firstChunks),
+          projectionProduct(d, d.projectionChunks),
+          firstProduct(d, d.gated ? 2 * share : share, d.firstChunks),
+          outputProduct(d, d.outputChunks),
+          product(tileRows, d.headDim, 1, d.slotBytes, {}, 0),
+          lastProduct(d, d.lastChunks)};
 }
 /// Columns of x that the chunks of a product read, zeros behind the last one included.
 GPT2C_BOTH constexpr int operandColumns(const Product &p) {
@@ -154,7 +206,7 @@ GPT2C_BOTH constexpr int rowPitch(int columns) { return roundUp(columns - 32, 64
 /// The same of a slice of x in fp32, of which lanes read 32 bytes of eight rows.
 GPT2C_BOTH constexpr int plainPitch(int slice) { return roundUp(slice, 32) + 8; }
 /// Bytes of a tile of keys and one of values, which a slot has side by side.
-GPT2C_BOTH constexpr int keyPairBytes(int headDim) { return 2 * tileBytesOf(headDim, 2); }
+GPT2C_BOTH constexpr int keyPairBytes(int headDim) { return 2 * tileBytesOf(headDim); }
 /// Warps that read keys, values and the vocabulary for several sequences: a slot is always the same
 /// one's.
 GPT2C_BOTH constexpr int keyWarps(int slots) {

@@ -75,28 +75,85 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   /// x(i, n, j) gives vectors (4 i + t) n + j of 16 bytes, j < n.
   template <typename P, typename X>
   __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X &&x) const {
-    const char *const rows = tile + 2 * g * P::pitch + t * 16;
+    if constexpr (P::step > 0) {
+      accumulateGroups<P>(sum, tile, x);
+    } else {
+      const char *const rows = tile + 2 * g * P::pitch + t * 16;
 #pragma unroll
-    for (int i = 0; i < P::padded * P::size / 64; i++) {
-      const uint4 a = *reinterpret_cast<const uint4 *>(rows + i * 64),
-                  b = *reinterpret_cast<const uint4 *>(rows + P::pitch + i * 64);
-      if constexpr (P::size == 1) {
-        multiply(sum, 0, halvesOf(a.x, a.y), halvesOf(b.x, b.y), x(i, 2, 0));
-        multiply(sum, 2, halvesOf(a.z, a.w), halvesOf(b.z, b.w), x(i, 2, 1));
-      } else {
-        multiply(sum, i % 2 * 2, a, b, x(i, 1, 0));
+      for (int i = 0; i < bytesOf(P::padded, P::bits) / 64; i++) {
+        const uint4 a = *reinterpret_cast<const uint4 *>(rows + i * 64),
+                    b = *reinterpret_cast<const uint4 *>(rows + P::pitch + i * 64);
+        if constexpr (P::bits == 8) {
+          using Weight = typename P::Weight;
+          multiply(sum, 0, halvesOf<Weight>(a.x, a.y), halvesOf<Weight>(b.x, b.y), x(i, 2, 0));
+          multiply(sum, 2, halvesOf<Weight>(a.z, a.w), halvesOf<Weight>(b.z, b.w), x(i, 2, 1));
+        } else {
+          multiply(sum, i % 2 * 2, a, b, x(i, 1, 0));
+        }
       }
+    }
+  }
+  /// The same of weights in groups: lane t has 8 of each 32 columns of its rows. What `step` columns
+  /// sum up to is multiplied by their scale, of whose word the last four bits are the zero point of
+  /// weights of four bits, and 8.
+  template <typename P, typename X>
+  __device__ __forceinline__ void accumulateGroups(TileSum &sum, const char *tile, X x) const {
+    constexpr int steps = P::step / 32, bytes = bytesOf(P::step, P::bits);
+    const char *from = tile + g * P::pitch + t * P::bits,
+               *scale = tile + g * P::pitch + bytesOf(P::padded, P::bits);
+    // Of a few columns at a time, that there are registers for.
+    constexpr int together = X::isIndexed ? P::words : steps < 4 ? 4 / steps : 1;
+#pragma unroll together
+    for (int i = 0; i < P::words; i++, from += bytes, scale += 4, x.skip(steps)) {
+      const GroupScale<P> a(scale), b(scale + halfTile<P>);
+      float part[2][4] = {};
+#pragma unroll
+      for (int j = 0; j < steps; j++) {
+        const char *const at = from + j * bytesOf(32, P::bits);
+        multiplyTwo(part, eightOf(a, at), eightOf(b, at + halfTile<P>), x(j, 1, 0));
+      }
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        sum[0][e] = fmaf(part[0][e] + part[1][e], e < 2 ? a.scale : b.scale, sum[0][e]);
+    }
+  }
+  /// From an even row of weights in groups to the odd one behind it.
+  template <typename P> static constexpr int halfTile = tileRows / 2 * P::pitch;
+  template <typename P> struct GroupScale {
+    float scale;
+    unsigned bias = 0; ///< of four bits
+    __device__ __forceinline__ explicit GroupScale(const char *at) {
+      const unsigned word = *reinterpret_cast<const unsigned *>(at);
+      scale = __uint_as_float(P::bits < 8 ? word & ~15u : word);
+      if constexpr (P::bits < 8)
+        bias = Operand<typename P::Weight>::template biasOf<T>((int)(word & 15) - 8);
+    }
+  };
+  /// Eight columns of a row.
+  template <typename P>
+  static __device__ __forceinline__ uint4 eightOf(const GroupScale<P> &of, const char *at) {
+    if constexpr (P::bits < 8) {
+      return Operand<typename P::Weight>::template pairs<T>(*reinterpret_cast<const unsigned *>(at),
+                                                            of.bias);
+    } else {
+      const uint2 words = *reinterpret_cast<const uint2 *>(at);
+      return halvesOf<typename P::Weight>(words.x, words.y);
     }
   }
   /// Eight columns of two rows times those of x, in chains `chain` and the next.
   static __device__ __forceinline__ void multiply(TileSum &sum, int chain, const uint4 &a,
                                                   const uint4 &b, const uint4 &v) {
-    const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
-    Mma<T>::multiply(sum[chain], low, v.x, v.y);
-    Mma<T>::multiply(sum[chain + 1], high, v.z, v.w);
+    multiplyTwo(*reinterpret_cast<float(*)[2][4]>(sum + chain), a, b, v);
   }
+  static __device__ __forceinline__ void multiplyTwo(float (&sum)[2][4], const uint4 &a,
+                                                     const uint4 &b, const uint4 &v) {
+    const unsigned low[4] = {a.x, b.x, a.y, b.y}, high[4] = {a.z, b.z, a.w, b.w};
+    Mma<T>::multiply(sum[0], low, v.x, v.y);
+    Mma<T>::multiply(sum[1], high, v.z, v.w);
+  }
+  template <typename Weight>
   static __device__ __forceinline__ uint4 halvesOf(unsigned low, unsigned high) {
-    const HalfPairs a = Operand<W>::halves(low), b = Operand<W>::halves(high);
+    const HalfPairs a = Operand<Weight>::halves(low), b = Operand<Weight>::halves(high);
     return {a.low, a.high, b.low, b.high};
   }
   /// The lane's two rows, in all lanes t.
@@ -104,17 +161,28 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
     return {sum[0][0] + sum[1][0] + (sum[2][0] + sum[3][0]),
             sum[0][2] + sum[1][2] + (sum[2][2] + sum[3][2])};
   }
-  __device__ __forceinline__ auto vectorIn(const T *x) const {
-    return [from = reinterpret_cast<const uint4 *>(x), t = t](int i, int n, int j) {
-      return from[(i * 4 + t) * n + j];
-    };
+  /// Of x in shared memory.
+  struct StoredVector {
+    static constexpr bool isIndexed = false;
+    const uint4 *from;
+    int t;
+    __device__ __forceinline__ uint4 operator()(int i, int n, int j) const {
+      return (from + t * n)[i * 4 * n + j];
+    }
+    /// Vectors of n = 1.
+    __device__ __forceinline__ void skip(int i) { from += i * 4; }
+  };
+  __device__ __forceinline__ StoredVector vectorIn(const T *x) const {
+    return {reinterpret_cast<const uint4 *>(x), t};
   }
   /// Of pairs of a head's dimensions, of which lane i has number i + 32 p in word[p].
   struct HeadVector {
+    static constexpr bool isIndexed = true; ///< by constants alone
     unsigned word[L::pairs];
-    int t;
+    int t, skipped = 0;
+    __device__ __forceinline__ void skip(int i) { skipped += i; }
     __device__ __forceinline__ uint4 operator()(int i, int n, int j) const {
-      const int first = i * n * 16 + j * 4; // pair of lane t = 0
+      const int first = (skipped + i) * n * 16 + j * 4; // pair of lane t = 0
       const unsigned w = word[first / 32 < L::pairs ? first / 32 : L::pairs - 1];
       const int from = first % 32 + t * n * 4;
       return {__shfl_sync(fullWarp, w, from), __shfl_sync(fullWarp, w, from + 1),
@@ -274,7 +342,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       bias[i] = persistent::loadEarly(half.bias + place.rank * L::slice +
                                       min(column(i), place.columns - 2));
 #pragma unroll
-    for (int i = 0; Operand<W>::scaled && i < L::passes; i++)
+    for (int i = 0; L::rowScales && i < L::passes; i++)
       scale[i] = persistent::loadEarly(half.scales + place.rank * L::slice +
                                        min(column(i), place.columns - 2));
     float2 ofMembers[L::passes] = {};
@@ -301,7 +369,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
         sum.x += __shfl_xor_sync(fullWarp, sum.x, lanes);
         sum.y += __shfl_xor_sync(fullWarp, sum.y, lanes);
       }
-      if constexpr (Operand<W>::scaled) {
+      if constexpr (L::rowScales) {
         residual[i].x += fmaf(sum.x, scale[i].x, bias[i].x);
         residual[i].y += fmaf(sum.y, scale[i].y, bias[i].y);
       } else {
@@ -376,9 +444,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
     const float mean = sum * (1.0f / C::D);
 #pragma unroll
     for (int i = 0; i < ranks; i++) {
-      const float n = (float)sliceCount(C::D, ranks, i, L::weightSize),
-                  difference =
-                      part[i].x * (1.0f / sliceCount(C::D, ranks, i, L::weightSize)) - mean;
+      const float n = (float)sliceCount(C::D, ranks, i, L::weights),
+                  difference = part[i].x * (1.0f / sliceCount(C::D, ranks, i, L::weights)) - mean;
       squares += fmaf(n * difference, difference, part[i].y);
     }
     return {persistent::inverseRoot(fmaf(squares, 1.0f / C::D, product.epsilon)) *
@@ -397,7 +464,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
                                                  int row) const {
     return {C::Norm == NormKind::Layer ? persistent::loadEarly(product.sums + row) : float2{},
             C::Bias ? persistent::loadEarly(product.bias + row) : float2{},
-            Operand<W>::scaled ? persistent::loadEarly(product.scales + row) : float2{}};
+            L::rowScales ? persistent::loadEarly(product.scales + row) : float2{}};
   }
   template <int Rows>
   static __device__ __forceinline__ float2 gather(const float (&sum)[ranks][Rows], int row,
@@ -410,7 +477,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       v.y += part.y;
     }
     float2 scale = {m.scale, m.scale};
-    if constexpr (Operand<W>::scaled)
+    if constexpr (L::rowScales)
       scale = {m.scale * c.scales.x, m.scale * c.scales.y};
     return {fmaf(v.x - m.mean * c.sums.x, scale.x, c.bias.x),
             fmaf(v.y - m.mean * c.sums.y, scale.y, c.bias.y)};

@@ -31,13 +31,22 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
                  "l"(from), "r"(valid ? 16 : 0), "l"(policy)
                  : "memory");
   }
+  __device__ __forceinline__ void copyWord(unsigned to, const void *from, bool valid) const {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 4 : 0)
+                 : "memory");
+  }
+  /// Row i of a tile as it is stored: of weights in groups the even rows come first.
+  template <typename P> static __device__ __forceinline__ int rowAt(int i) {
+    return P::step > 0 ? i / tileRows * tileRows + evenFirst(i % tileRows) : i;
+  }
   /// The slots of `tiles` tiles of P: row(i) is the element at which row i begins, or less than 0;
   /// of it the first `width` columns exist. A few rows at a time, 64 bytes of each or 128: as many
-  /// lanes have a row, whose address is computed once.
-  template <typename P, typename Element, typename Row>
-  __device__ __forceinline__ void fill(const Element *from, int tiles, int width, Row &&row) {
-    static_assert(sizeof(Element) == P::size);
-    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, vector = 16 / P::size,
+  /// lanes have a row, whose address is computed once. `scales`: of elements of P in groups.
+  template <typename P, typename Row>
+  __device__ __forceinline__ void fill(const void *from, int tiles, int width, Row &&row,
+                                       const float *scales = nullptr) {
+    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, vector = 128 / P::bits,
                   pieces = P::padded / vector;
     const int slots = ceilDiv(tiles, P::each) * P::chunks, first = lane % ofRow;
 #pragma unroll 1
@@ -49,16 +58,26 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
                   column = P::chunks > 1 ? s % P::chunks * P::columns : 0,
                   left = min(P::columns, width - column) - first * vector;
         const unsigned to = sharedAddress(shared.ring[slot]) + lane / ofRow * P::pitch + first * 16;
-#pragma unroll
+#pragma unroll(P::words > 0 ? 2 : P::each * tileRows / rows)
         for (int r = 0; r < P::each * tileRows; r += rows) {
-          const i64 at = row(tile * tileRows + r + lane / ofRow);
+          const i64 at = row(tile * tileRows + rowAt<P>(r + lane / ofRow));
           const int count = at < 0 ? 0 : left;
-          const Element *const source = from + (at < 0 ? 0 : at + column + first * vector);
+          const i64 element = at < 0 ? 0 : at + column + first * vector;
+          const char *const source = (const char *)from + element * P::bits / 8;
+          const unsigned toRow = to + r / tileRows * P::tileBytes + r % tileRows * P::pitch;
 #pragma unroll
           for (int i = 0; i < pieces; i += ofRow)
             if (i + ofRow <= pieces || i + first < pieces)
-              copy(to + r / tileRows * P::tileBytes + r % tileRows * P::pitch + i * 16,
-                   source + i * vector, i * vector < count);
+              copy(toRow + i * 16, source + i * 16, i * vector < count);
+          if constexpr (P::words > 0)
+#pragma unroll
+            for (int i = 0; i < P::words; i += ofRow)
+              if (i + ofRow <= P::words || i + first < P::words) {
+                const int behind = (i + first) * P::step;
+                const bool exists = at >= 0 && behind < min(P::columns, width - column);
+                copyWord(toRow - first * 16 + bytesOf(P::padded, P::bits) + (i + first) * 4,
+                         scales + (exists ? (at + column + behind) / P::group : 0), exists);
+              }
         }
         shared.full[slot].arriveBehindCopies();
       }
@@ -82,15 +101,18 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
                                                 unsigned parity) {
   using Head = typename L::Head;
   const int slice = place.rank * L::slice;
-  fill<Head>(of.half.first.weights.template as<const W>(), Head::tiles, place.columns, [&](int i) {
-    if constexpr (L::grouped) {
-      const int row = i < C::HeadsEach * C::HeadDim ? place.queryRow(0) + i : place.keyRow(i);
-      return i < (C::HeadsEach + 2) * C::HeadDim ? (i64)row * C::D + slice : (i64)-1;
-    } else {
-      const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
-      return part < 3 ? (i64)(part * L::attended + row) * C::D + slice : (i64)-1;
-    }
-  });
+  fill<Head>(
+      of.half.first.weights.template as<const W>(), Head::tiles, place.columns,
+      [&](int i) {
+        if constexpr (L::grouped) {
+          const int row = i < C::HeadsEach * C::HeadDim ? place.queryRow(0) + i : place.keyRow(i);
+          return i < (C::HeadsEach + 2) * C::HeadDim ? (i64)row * C::D + slice : (i64)-1;
+        } else {
+          const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
+          return part < 3 ? (i64)(part * L::attended + row) * C::D + slice : (i64)-1;
+        }
+      },
+      of.half.first.scales);
   if (first)
     persistent::barrierWait(shared.chosen, parity);
   const State<C> state(of, 0, place.keyHead, shared.pages);
@@ -105,36 +127,43 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
     if (i == 1)
       k.next();
   }
-  fill<typename L::Projection>(of.half.weights.template as<const W>(), L::Projection::tiles,
-                               C::HeadsEach * C::HeadDim, [&](int i) {
-                                 return i < place.columns
-                                            ? (i64)(slice + i) * L::attended + place.queryRow(0)
-                                            : (i64)-1;
-                               });
+  fill<typename L::Projection>(
+      of.half.weights.template as<const W>(), L::Projection::tiles, C::HeadsEach * C::HeadDim,
+      [&](int i) {
+        return i < place.columns ? (i64)(slice + i) * L::attended + place.queryRow(0) : (i64)-1;
+      },
+      of.half.scales);
 }
 
 template <typename C> __device__ __forceinline__ void Stream<C>::mlp(const HalfRecord<Words> &of) {
   const int slice = place.rank * L::slice;
   fill<typename L::Hidden>(
-      of.first.weights.template as<const W>(), place.hiddenTiles, place.columns, [&](int i) {
+      of.first.weights.template as<const W>(), place.hiddenTiles, place.columns,
+      [&](int i) {
         constexpr int each = L::hiddenRows;
         return i < each * place.hidden.count ? (i64)(each * place.hidden.begin + i) * C::D + slice
                                              : (i64)-1;
-      });
+      },
+      of.first.scales);
   fill<typename L::Output>(
-      of.weights.template as<const W>(), L::Output::tiles, place.hidden.count, [&](int i) {
+      of.weights.template as<const W>(), L::Output::tiles, place.hidden.count,
+      [&](int i) {
         return i < place.columns ? (i64)(slice + i) * C::Hidden + place.hidden.begin : (i64)-1;
-      });
+      },
+      of.scales);
 }
 
 template <typename C>
 __device__ __forceinline__ void Stream<C>::vocabulary(const VocabularyRecord<Words> &of) {
 #pragma unroll 1
   for (int tile = blockIdx.x; tile * tileRows < C::Vocab; tile += gridDim.x)
-    fill<typename L::Logits>(of.first.weights.template as<const W>(), 1, C::D, [&](int i) {
-      const int row = tile * tileRows + i;
-      return i < tileRows && row < C::Vocab ? (i64)row * C::D : (i64)-1;
-    });
+    fill<typename L::Logits>(
+        of.first.weights.template as<const void>(), 1, C::D,
+        [&](int i) {
+          const int row = tile * tileRows + i;
+          return i < tileRows && row < C::Vocab ? (i64)row * C::D : (i64)-1;
+        },
+        of.first.scales);
 }
 
 template <typename C> __device__ __forceinline__ void Stream<C>::run(int steps) {

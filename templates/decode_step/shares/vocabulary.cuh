@@ -40,7 +40,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
                       ? __uint_as_float(persistent::loadWord(product.sums + at))
                       : 0.0f;
         scale[j] = m.scale;
-        if constexpr (Operand<W>::scaled)
+        if constexpr (L::lastRowScales)
           scale[j] *= __uint_as_float(persistent::loadWord(product.scales + at));
         bias[j] = C::FinalBias ? __uint_as_float(persistent::loadWord(product.bias + at)) : 0.0f;
       }

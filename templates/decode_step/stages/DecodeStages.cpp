@@ -27,7 +27,7 @@ const DecodeKernel &decodeStagesKernel() {
   static const DecodeKernelOf<Config> kernel({
       .name = "decode_stages",
       .summary = "a step of up to 8 sequences of any shape on sm_90: a stage for each op",
-      .can = {DecodeAbility::FloatSteps},
+      .can = {DecodeAbility::FloatSteps, DecodeAbility::OwnLast},
       .refusal = refusal,
       .slower = slower,
       .configs = configs,

@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <bit>
 #include <cmath>
 
 namespace gpt2c {
@@ -51,6 +52,27 @@ static bool isZero(const Tensor &t) {
   return true;
 }
 
+/// The scales of each `group` elements of a row, [N, K / group], which others may share: floats, of
+/// weights of less than a byte with the zero point and 8 in the place of the last four bits, whose
+/// rounding is of 2^-20.
+Tensor PersistentBuilder::groupScales(const GroupTerms &of, const Tensor &w, int64_t group) {
+  const bool packed = infoOf(w.dtype()).bits < 8;
+  return ofRanks([&](PartOf part) {
+    const int64_t n = w.dim(0), k = w.dim(1);
+    const Tensor scales = part(*of.scales), zeros = of.zeros ? part(*of.zeros) : Tensor();
+    const int64_t each = scales.count() / n;
+    std::vector<float> words(n * (k / group));
+    for (int64_t i = 0; i < int64_t(words.size()); ++i) {
+      const int64_t at = i / (k / group) * each + i % (k / group) * group / (k / each);
+      const auto bits = std::bit_cast<uint32_t>(float(scales.asDouble(at)));
+      const int64_t zero = of.zeros ? zeros.asInt(at) : 0;
+      words[i] =
+          std::bit_cast<float>(packed ? ((bits + 8) & ~uint32_t(15)) | uint32_t(zero + 8) : bits);
+    }
+    return Tensor::of<float>(words, {n, k / group});
+  });
+}
+
 /// The gain as the kernel multiplies by it: in fp16 by a power of two no larger than 1, for the
 /// products with x to stay in range. `stored` is what the plan holds, which sums must be made with.
 plan::ArgT PersistentBuilder::scaledGain(const Tensor &gain, float &scale, const Tensor *&stored) {
@@ -71,7 +93,8 @@ plan::ArgT PersistentBuilder::scaledGain(const Tensor &gain, float &scale, const
 
 /// The constants of a norm that a linear computes: gain and sums of the weights' rows. Returns its
 /// shift, which joins the bias; null: there is none.
-const Tensor *PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, LinearStageConfig &form,
+const Tensor *PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, const GroupTerms &groups,
+                                              LinearStageConfig &form,
                                               LinearTerms<HostWords> &terms) {
   form.Norm = normOf(norm);
   const Tensor &g = *constant(norm.operand(ops::LayerNorm::Scale));
@@ -82,17 +105,18 @@ const Tensor *PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, LinearS
     terms.gain = words_.address(scaledGain(g, form.NormScale, stored));
   if (form.Norm == NormKind::Rms)
     return nullptr;
-  terms.sums = words_.address(weight(b_.pool().sumsOf(w, stored)));
+  terms.sums = words_.address(weight(b_.pool().sumsOf(w, stored, groups.scales, groups.zeros)));
   const Tensor *shift = constant(norm.operand(ops::LayerNorm::Bias));
   return shift && !isZero(*shift) ? shift : nullptr;
 }
 
-/// A bias, or null, and what a norm's shift, or null, adds to each column of a product with w.
+/// A bias, or null, and what a norm's shift, or null, adds to each column of a product with w, whose
+/// rows have `scales`, or null.
 Tensor PersistentBuilder::addends(const Tensor *bias, const Tensor *shift, const Tensor &w,
-                                  const Tensor *scales) {
+                                  const Tensor *scales, const GroupTerms &groups) {
   std::optional<Tensor> moved;
   if (shift)
-    moved = b_.pool().sumsOf(w, shift);
+    moved = b_.pool().sumsOf(w, shift, groups.scales, groups.zeros);
   return ofRanks([&](PartOf part) {
     const int64_t n = w.dim(0);
     std::vector<float> all(n, 0.0f);
@@ -129,8 +153,11 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
     return unsupported(op, "its operands are no constant weights and values of stages in one "
                            "element type");
   const HostWords::Channel input = words_.channel(from->second);
-  if (quantised && (!scales || scales->count() != widthOf(y) || op.operand(Quantized::XScale) ||
-                    op.intAttr("x_group") != -1))
+  const bool grouped = weightGroupOf(op) > 0, ofByte = infoOf(w->type.dtype).bits >= 8;
+  const Tensor *zeros = quantised ? constant(op.operand(Quantized::WZero)) : nullptr;
+  if (quantised && (!scales || op.operand(Quantized::XScale) || op.intAttr("x_group") != -1 ||
+                    bool(zeros) != bool(op.operand(Quantized::WZero)) || (zeros && ofByte) ||
+                    (grouped && !shape_)))
     return unsupported(op, "of int8 only weights with a scale for each column have a stage");
   const int64_t n = widthOf(y), k = widthOf(op.operand(ops::Linear::X));
   if (logits < 0 && n % unitRows != 0)
@@ -163,7 +190,11 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   what += op.info().mnemonic.str();
   if (bias)
     what += "+bias";
-  if (scales)
+  const GroupTerms groups = grouped ? GroupTerms{scales, zeros} : GroupTerms{};
+  if (grouped)
+    terms.scales = words_.address(weight(
+        groupScales(groups, *constant(w), logits >= 0 ? shape_->lastGroup : shape_->weightGroup)));
+  else if (scales)
     terms.scales = words_.address(weight(ofRanks([&](PartOf part) {
       const Tensor mine = part(*scales);
       std::vector<float> values(n);
@@ -171,11 +202,11 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
         values[i] = float(mine.asDouble(i));
       return Tensor::of<float>(values, {n});
     })));
-  const Tensor *shift = norm ? addNormTerms(*norm, *constant(w), form, terms) : nullptr;
+  const Tensor *shift = norm ? addNormTerms(*norm, *constant(w), groups, form, terms) : nullptr;
   form.Bias |= shift != nullptr;
   if (form.Bias)
-    terms.bias = words_.address(
-        weight(addends(bias ? constant(bias) : nullptr, shift, *constant(w), scales)));
+    terms.bias = words_.address(weight(addends(bias ? constant(bias) : nullptr, shift, *constant(w),
+                                               grouped ? nullptr : scales, groups)));
   if (form.Function != Activation::None)
     what += "+" + op.stringAttr("activation");
   int64_t to = 0, added = 0;
@@ -197,7 +228,7 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   Stage own = stage(LinearStage, units);
   own.weights = words_.address(std::move(*weights));
   own.rows = integer(n);
-  own.rowBytes = integer(k * byteSize(form.W));
+  own.rowBytes = integer(storedBytes(w->type.dtype, k));
   linears_.push_back({.step = out_.steps.size(), .form = form, .units = units, .y = y});
   if (form.Logits) {
     plan::ArgT output;

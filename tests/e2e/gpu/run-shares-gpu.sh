@@ -2,7 +2,7 @@
 # Decode steps in shares of thread block clusters: on trained weights, the sample model in 4 and 20
 # heads of 64 (bench/make-model.py --widen), whose tokens are those of the sample itself on the
 # CPU; on random ones of uneven shapes and of Llamas, one sequence and eight, in fp16, bf16 and with
-# int8 weights, against the graph of launches; and a state in pages, against sessions.
+# int8 and int4 weights, against the graph of launches; and a state in pages, against sessions.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
@@ -22,6 +22,7 @@ tokens() {
 plan() {
   local options=--precision=$2
   [ "$2" = int8 ] && options="--precision=fp16 --quantize=w8a16 --quantize-include=.*"
+  [ "$2" = int4 ] && options="--precision=fp16 --quantize=w4a16 --calibration-tokens=256"
   # shellcheck disable=SC2086
   gpt2c "$1" -o "$4" --gpu-arch=native $options --max-batch="$5" --decode="$3" --verify=off \
     2>"$4.txt" || { cat "$4.txt"; touch failed; }
@@ -41,7 +42,8 @@ done
 shapes=("fp16 25 1600" "int8 12 960" "bf16 11 704" "fp16 7 840" "bf16 2 256 704 8 2 4096"
   "fp16 2 512 1536 8 8 8000" "int8 2 1024 4096 16 4 9001" "fp16 1 2048 8192 32 8 8000"
   "fp16 2 576 1536 9 3 8000" "int8 2 640 1792 8 4 8000 128 0" "bf16 2 1024 2048 12 2 8000 64 0"
-  "fp16 2 1024 3072 16 8 8000 128 1 1" "bf16 2 576 1536 9 3 8000 64 1 1")
+  "fp16 2 1024 3072 16 8 8000 128 1 1" "bf16 2 576 1536 9 3 8000 64 1 1"
+  "int4 25 1600" "int4 12 768" "int4 1 2048 8192 32 8 8000" "int4 2 576 1536 9 3 8000")
 # Contexts of more keys than a ring holds.
 declare -A contexts=([8]=8192 [9]=6144)
 for i in "${!shapes[@]}"; do

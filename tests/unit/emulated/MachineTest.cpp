@@ -210,6 +210,14 @@ TEST(Machine, LanesShuffle) {
     EXPECT_EQ(c.to[i], int(100 + (i ^ 5)));
 }
 
+TEST(Machine, BitsOfThreeWordsAreLookedUp) {
+  Case c;
+  c.run({"ld.global.u32 %r9, [%in];\n"
+         "lop3.b32 %r10, %r9, 15, 40, 0x6a; st.global.u32 [%out], %r10;"});
+  for (unsigned i = 0; i < threads; ++i)
+    EXPECT_EQ(c.to[i], int(((100 + i) & 15) ^ 40));
+}
+
 TEST(Machine, PairsOfFp8BecomeHalves) {
   Case c;
   c.run({".reg .b16 %h<2>;\n"

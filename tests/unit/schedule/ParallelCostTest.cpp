@@ -11,7 +11,7 @@ namespace {
 DecoderShape gpt2(int64_t layers, int64_t width, int64_t heads) {
   DecoderShape s;
   s.layers.resize(size_t(layers));
-  s.type = s.weights = DType::F16;
+  s.type = s.weights = s.lastWeights = DType::F16;
   s.width = width;
   s.hidden = 4 * width;
   s.vocabulary = 50257;

@@ -14,7 +14,7 @@ namespace {
 DecoderShape shape() {
   DecoderShape s;
   s.layers.resize(16);
-  s.type = s.weights = DType::F16;
+  s.type = s.weights = s.lastWeights = DType::F16;
   s.width = 2048;
   s.hidden = 8192;
   s.vocabulary = 128256;

@@ -5,6 +5,8 @@
 #include "codegen/Nvrtc.h"
 #include "templates/decode_step/common/DecodeKernels.h"
 
+#include <bit>
+
 using namespace gpt2c;
 using namespace gpt2c::generate_tests;
 
@@ -165,7 +167,7 @@ TEST(PersistentShares, AreLeftOutWhereTheyAreNotWanted) {
   // Heads with keys of their own, two of them a cluster: launches are faster for two sequences.
   DecoderShape shape;
   shape.layers.resize(12);
-  shape.type = shape.weights = DType::F16;
+  shape.type = shape.weights = shape.lastWeights = DType::F16;
   shape.width = 1024, shape.hidden = 4096, shape.vocabulary = 50257, shape.context = 1024;
   shape.heads = shape.keyHeads = 16, shape.headDim = 64;
   DecodeProblem p{.shape = &shape, .rows = 2, .type = DType::F16};
@@ -201,8 +203,9 @@ TEST(PersistentShares, Bf16HasSharesAlone) {
             std::string::npos);
 }
 
-/// A linear of `step` in int8, with a scale for each row; embedding and vocabulary alike.
-std::string inInt8(std::string step, const std::string &vocabulary) {
+/// Linears of `step` in int8, with a scale for each row; embedding and vocabulary alike. With
+/// `group` those of the layers are in int4, in groups with a scale and a zero point each.
+std::string inInt8(std::string step, const std::string &vocabulary, int group = 0) {
   auto replace = [&](const std::string &from, const std::string &to) {
     for (size_t at = 0; (at = step.find(from, at)) != std::string::npos; at += to.size())
       step.replace(at, from.size(), to);
@@ -215,18 +218,30 @@ std::string inInt8(std::string step, const std::string &vocabulary) {
   for (const std::string name : {"wte", "wqkv", "wo", "w1", "w2"}) {
     const std::string shape = shapeOf(name), rows = shape.substr(0, shape.find(','));
     const size_t at = step.find("%" + name + " = constant"), type = step.find("f16[" + shape, at);
-    step.replace(type, 3, "i8");
+    const bool inGroups = group > 0 && name != "wte";
+    const int columns = std::stoi(shape.substr(shape.find(' ')));
+    const std::string groups = inGroups ? std::to_string(columns / group) : "1";
+    step.replace(type, 3, inGroups ? "i4" : "i8");
     scales.append("  %s_").append(name).append(" = constant dense<0.5> : f32[");
-    scales.append(rows).append(", 1]\n");
+    scales.append(rows).append(", ").append(groups).append("]\n");
+    if (inGroups)
+      scales.append("  %z_" + name + " = constant dense<-3> : i8[" + rows + ", " + groups + "]\n");
   }
   scales += "  %groups = constant dense<0.5> : f32[" + vocabulary + ", 1]\n";
   step.insert(step.find("{\n") + 2, scales);
+  auto zero = [&](const std::string &name) { return group > 0 ? ", none, %z_" + name + ")" : ")"; };
+  const std::string noResidual = group > 0 ? ", none" : "",
+                    noBias = group > 0 ? ", none, none" : "";
   replace("embed(%ids, %wte, %wpe, %past)",
           "embed(%ids, %wte, %wpe, %past, none, %groups) {dtype = f16}");
-  replace("linear(%n1, %wqkv, %bqkv)", "quantized_linear(%n1, %wqkv, %s_wqkv, none, %bqkv)");
-  replace("linear(%a, %wo, none, %x)", "quantized_linear(%a, %wo, %s_wo, none, none, %x)");
-  replace("linear(%n2, %w1)", "quantized_linear(%n2, %w1, %s_w1)");
-  replace("linear(%h, %w2, %b2, %x1)", "quantized_linear(%h, %w2, %s_w2, none, %b2, %x1)");
+  replace("linear(%n1, %wqkv, %bqkv)",
+          "quantized_linear(%n1, %wqkv, %s_wqkv, none, %bqkv" + noResidual + zero("wqkv"));
+  replace("linear(%a, %wo, none, %x)",
+          "quantized_linear(%a, %wo, %s_wo, none, none, %x" + zero("wo"));
+  replace("linear(%n2, %w1)",
+          "quantized_linear(%n2, %w1, %s_w1" + (group > 0 ? ", none" + noBias : "") + zero("w1"));
+  replace("linear(%h, %w2, %b2, %x1)",
+          "quantized_linear(%h, %w2, %s_w2, none, %b2, %x1" + zero("w2"));
   replace("linear(%n3, %wte)", "quantized_linear(%n3, %wte, %s_wte)");
   return step;
 }
@@ -249,6 +264,30 @@ TEST(PersistentShares, WeightsMayBeInt8WithAScaleForEachRow) {
   for (const char *part : {"/*T=*/persistent::Element::F16", "/*W=*/persistent::Element::I8",
                            "/*Embedding=*/persistent::Element::I8", "/*Groups=*/1,"})
     EXPECT_NE(g.pool.kernels()[0].text.find(part), std::string::npos) << part;
+}
+
+TEST(PersistentShares, WeightsMayBeOfFourBitsInGroups) {
+  const Sizes sizes{1024, 16, 512, "one"};
+  for (int rows : {1, 8}) {
+    Generate g(inInt8(decodeStep("f16", "gelu_tanh", greedy, sizes), "512", 64), rows);
+    ASSERT_EQ(g.error, "");
+    ASSERT_EQ(g.function.steps.size(), 5u);
+    const auto head = g.record<HeadRecord>(1);
+    const auto mlp = g.record<HalfRecord>(2);
+    EXPECT_EQ(g.shapeOf(head.half.first.scales), (std::vector<int64_t>{3 * 1024, 16}));
+    EXPECT_EQ(g.shapeOf(mlp.scales), (std::vector<int64_t>{1024, 64}));
+    // 0.5, with the zero point -3 and 8 in its last bits.
+    for (double scale : g.elements(mlp.first.scales))
+      EXPECT_EQ(std::bit_cast<uint32_t>(float(scale)), 0x3f000005u);
+    EXPECT_EQ(g.elements(g.record<VocabularyRecord>(3).first.scales),
+              std::vector<double>(512, 0.5));
+    for (const char *part :
+         {"/*W=*/persistent::Element::I4", "/*WeightGroup=*/64", "/*Last=*/persistent::Element::I8",
+          "/*LastGroup=*/0", "/*Embedding=*/persistent::Element::I8"})
+      EXPECT_NE(g.pool.kernels()[0].text.find(part), std::string::npos) << part;
+  }
+  // In groups of 16 lanes would read several at once.
+  EXPECT_NE(Generate(inInt8(decodeStep("f16", "gelu_tanh", greedy, sizes), "512", 16)).error, "");
 }
 
 TEST(PersistentShares, SayWhatTheyHaveNot) {
@@ -302,8 +341,8 @@ TEST(PersistentShares, CompileForHopper) {
   Llama bfloats = uneven;
   bfloats.type = "bf16";
   const std::string gpt = decodeStep("f16", "gelu_tanh", greedy, {1024, 16, 512, "one"});
-  for (const std::string &text :
-       {one.text(), uneven.text(), bfloats.text(), gpt, inInt8(gpt, "512")})
+  for (const std::string &text : {one.text(), uneven.text(), bfloats.text(), gpt,
+                                  inInt8(gpt, "512"), inInt8(gpt, "512", 128)})
     for (int rows : {1, 8}) {
       Generate g(text, rows);
       ASSERT_EQ(g.error, "");

@@ -29,13 +29,13 @@ Division llama(int heads, int keyHeads, int headDim, int hidden, int vocabulary 
 }
 
 /// Whether columns of parts follow each other and end at n.
-template <typename Part> void expectWhole(int n, int parts, int size, Part &&part) {
+template <typename Part> void expectWhole(int n, int parts, Storage weights, Part &&part) {
   int at = 0;
   for (int i = 0; i < parts; ++i) {
     const Range r = part(i);
     EXPECT_EQ(r.begin, at);
     EXPECT_GT(r.count, 0) << "part " << i << " of " << parts << " of " << n;
-    EXPECT_EQ(r.count * size % 16, 0); // whole vectors of 16 bytes
+    EXPECT_EQ(r.count % weights.vector(), 0); // whole vectors of 16 bytes
     at += r.count;
   }
   EXPECT_EQ(at, n);
@@ -47,12 +47,21 @@ void expectProduct(const Product &p, int rows, int k, const Division &d) {
   // Chunks hold all columns, none is empty, and all begin at vectors of 16 bytes.
   EXPECT_GE(p.chunks * p.columns, k);
   EXPECT_LT((p.chunks - 1) * p.columns, k);
-  EXPECT_EQ(p.columns * p.size % 16, 0);
+  EXPECT_EQ(bytesOf(p.columns, p.bits) % 16, 0);
   EXPECT_GE(p.padded, p.columns);
-  EXPECT_EQ(p.padded * p.size % 64, 0);
-  EXPECT_GE(p.pitch, p.size * p.padded);
-  // Eight lanes read 64 bytes of rows 2 g and 2 g + 2: in different banks.
-  EXPECT_EQ(2 * p.pitch % 128, 64);
+  EXPECT_GE(p.pitch, bytesOf(p.padded, p.bits) + 4 * p.words);
+  EXPECT_EQ(p.pitch % 16, 0);
+  if (p.step > 0) {
+    // Scales are those of whole steps of four lanes, and eight lanes read as much of rows g and g +
+    // 1 from different banks.
+    EXPECT_EQ(p.step % 32, 0);
+    EXPECT_EQ(p.words * p.step, p.columns);
+    EXPECT_EQ(p.pitch % (2 * bytesOf(32, p.bits)), bytesOf(32, p.bits));
+  } else {
+    EXPECT_EQ(bytesOf(p.padded, p.bits) % 64, 0);
+    // Eight lanes read 64 bytes of rows 2 g and 2 g + 2: in different banks.
+    EXPECT_EQ(2 * p.pitch % 128, 64);
+  }
   EXPECT_LE(p.each * p.tileBytes, d.slotBytes);
   EXPECT_EQ(arrivals % p.each, 0);
   EXPECT_TRUE(p.chunks == 1 || p.each == 1);
@@ -92,12 +101,12 @@ void expectSound(const Division &d, int records) {
   EXPECT_LE(d.headsEach, gpt2c::shares::warps);
   EXPECT_LE(d.leastClusters, d.clusters);
   EXPECT_LE(d.clusters, std::min(int(target.clusters(d.ranks)), mostSources));
-  const int slice = d.slice(), size = d.weightSize;
-  expectWhole(d.width, d.ranks, size,
-              [&](int i) { return Range{i * slice, sliceCount(d.width, d.ranks, i, size)}; });
+  const int slice = d.slice();
+  expectWhole(d.width, d.ranks, d.weights,
+              [&](int i) { return Range{i * slice, sliceCount(d.width, d.ranks, i, d.weights)}; });
   for (int clusters = d.leastClusters; clusters <= d.clusters; ++clusters) {
     auto share = [&](int i) { return d.hiddenOf(clusters, i); };
-    expectWhole(d.hidden, clusters, size, share);
+    expectWhole(d.hidden, clusters, d.weights, share);
     for (int i = 0; i < clusters; ++i)
       EXPECT_LE(share(i).count, d.share(d.leastClusters));
   }
@@ -138,23 +147,53 @@ TEST(SharesDivision, EveryWidthAndHeadIsWhole) {
         for (int size : {1, 2}) {
           Division rows = shape(heads, headDim, hidden);
           rows.rows = 8;
-          rows.weightSize = size;
+          rows.weights.bits = rows.last.bits = 8 * size;
           if (const auto ofRows = divide(rows, 1024, 99, target)) {
             ++several;
             expectSound(*ofRows, 99);
           }
         }
         Division bytes = shape(heads, headDim, hidden);
-        bytes.weightSize = 1;
+        bytes.weights.bits = bytes.last.bits = 8;
         if (const auto ofInt8 = divide(bytes, 1024, 99, target)) {
           ++ofBytes;
           expectSound(*ofInt8, 99);
-          EXPECT_EQ(productsOf(*ofInt8).keys.size, 2);
+          EXPECT_EQ(productsOf(*ofInt8).keys.bits, 16);
         }
       }
   EXPECT_GT(divided, 500);
   EXPECT_GT(ofBytes, 200);
   EXPECT_GT(several, 300);
+}
+
+TEST(SharesDivision, WeightsInGroupsHaveTheirScalesBesideThem) {
+  int divided = 0;
+  for (int group : {32, 64, 128, 256})
+    for (int bits : {4, 8})
+      for (int rows : {1, 8})
+        for (Division d : {shape(12, 64, 3072), shape(16, 64, 4096), shape(25, 64, 6400),
+                           llama(32, 8, 64, 8192, 128256), llama(24, 8, 128, 8192, 128256)}) {
+          d.weights = {bits, group};
+          d.last = {8, bits == 8 ? group : 0};
+          d.rows = rows;
+          const auto found = divide(d, 1024, 63, target);
+          if (!found)
+            continue;
+          ++divided;
+          expectSound(*found, 63);
+          const Products p = productsOf(*found);
+          // A part of a row begins where its first scale does.
+          for (const Product &of : {p.head, p.hidden})
+            EXPECT_EQ(found->slice() % of.step, 0);
+          EXPECT_EQ(found->headsEach * found->headDim % p.projection.step, 0);
+          EXPECT_EQ(found->hiddenOf(found->clusters, 1).begin % p.output.step, 0);
+          for (const Product &of : {p.head, p.hidden, p.projection, p.output}) {
+            EXPECT_EQ(group % of.step, 0);
+            EXPECT_EQ(of.columns % of.step, 0);
+          }
+          EXPECT_EQ(p.logits.step > 0, bits == 8);
+        }
+  EXPECT_GT(divided, 60);
 }
 
 TEST(SharesDivision, GptsAreDividedAsMeasured) {
@@ -251,7 +290,7 @@ TEST(SharesDivision, SomeShapesHaveNone) {
   EXPECT_FALSE(divide(shape(12, 64, 3072), 1024, 2000, target));      // records
   EXPECT_FALSE(divide(llama(5, 2, 64, 1280), 512, 35, target));       // uneven groups
   Division bytes = shape(4, 40, 640); // a head is no multiple of 16 bytes
-  bytes.weightSize = 1;
+  bytes.weights.bits = bytes.last.bits = 8;
   EXPECT_FALSE(divide(bytes, 1024, 99, target));
   Division turns = llama(4, 2, 64, 1024);
   turns.rotary = 33; // more pairs than a head has

@@ -71,7 +71,7 @@ DecoderShape shapeOf(const Measured &m) {
   DecoderShape s;
   s.layers.resize(m.layers);
   s.type = DType::F16;
-  s.weights = m.int8 ? DType::I8 : DType::F16;
+  s.weights = s.lastWeights = m.int8 ? DType::I8 : DType::F16;
   s.width = m.width;
   s.hidden = m.hidden;
   s.heads = m.heads;
@@ -91,7 +91,8 @@ double sharesEstimate(const Measured &m, int rows) {
                                  .headDim = m.headDim,
                                  .hidden = m.hidden,
                                  .vocabulary = m.vocabulary,
-                                 .weightSize = m.int8 ? 1 : 2,
+                                 .weights = {m.int8 ? 8 : 16},
+                                 .last = {m.int8 ? 8 : 16},
                                  .keyHeads = m.keyHeads,
                                  .rotary = int(s.rotary),
                                  .gated = m.llama,
