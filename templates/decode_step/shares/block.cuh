@@ -52,10 +52,13 @@ template <typename C> struct Layout {
                                         C::BusyShare,
                                         C::PageColumns,
                                         C::Members};
-  template <Product Products::*Which, typename Element = typename C::W, int Group = C::WeightGroup>
+  /// K: elements of a whole row.
+  template <Product Products::*Which, int K, typename Element = typename C::W,
+            int Group = C::WeightGroup>
   struct Of {
     using Weight = Element;
-    static constexpr int group = Group;
+    static constexpr int k = K, group = Group;
+    static constexpr bool isLast = Which == &Products::logits; ///< of the vocabulary
     static constexpr Product of = productsOf(division).*Which;
     static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, bits = of.bits,
                          padded = of.padded, step = of.step, words = of.words, pitch = of.pitch,
@@ -63,12 +66,12 @@ template <typename C> struct Layout {
                          slots = of.slots, operand = operandColumns(of);
     static_assert(each * tileBytes <= C::SlotBytes && bits == Operand<Element>::bits);
   };
-  using Head = Of<&Products::head>;
-  using Projection = Of<&Products::projection>;
-  using Hidden = Of<&Products::hidden>;
-  using Output = Of<&Products::output>;
-  using Keys = Of<&Products::keys, typename C::T, 0>;
-  using Logits = Of<&Products::logits, typename C::Last, C::LastGroup>;
+  using Head = Of<&Products::head, C::D>;
+  using Projection = Of<&Products::projection, C::Heads * C::HeadDim>;
+  using Hidden = Of<&Products::hidden, C::D>;
+  using Output = Of<&Products::output, C::Hidden>;
+  using Keys = Of<&Products::keys, C::HeadDim, typename C::T, 0>;
+  using Logits = Of<&Products::logits, C::D, typename C::Last, C::LastGroup>;
   static constexpr int slice = division.slice();
   static constexpr bool grouped = division.grouped();
   static constexpr int busy = division.busy();

@@ -84,9 +84,10 @@ template <typename C> struct KeyPairs {
 template <typename C> struct LastChunk {
   using P = typename Layout<C>::Logits;
   using Weight = typename P::Weight;
+  static constexpr bool isLast = true;
   static constexpr int bits = P::bits, chunks = 1, columns = P::columns, padded = P::padded,
-                       step = P::step, words = P::words, group = P::group, pitch = P::pitch,
-                       tileBytes = P::tileBytes, each = 1;
+                       step = P::step, words = P::words, group = P::group, k = P::k,
+                       pitch = P::pitch, tileBytes = P::tileBytes, each = 1;
   static constexpr int readers = KeyPairs<C>::readers;
 };
 

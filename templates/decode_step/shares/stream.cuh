@@ -36,19 +36,13 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
                  "r"(valid ? 4 : 0)
                  : "memory");
   }
-  /// Row i of a tile as it is stored: of weights in groups the even rows come first.
-  template <typename P> static __device__ __forceinline__ int rowAt(int i) {
-    return P::step > 0 ? i / tileRows * tileRows + evenFirst(i % tileRows) : i;
-  }
   /// The slots of `tiles` tiles of P: row(i) is the element at which row i begins, or less than 0;
   /// of it the first `width` columns exist. A few rows at a time, 64 bytes of each or 128: as many
   /// lanes have a row, whose address is computed once. `scales`: of elements of P in groups.
   template <typename P, typename Row>
   __device__ __forceinline__ void fill(const void *from, int tiles, int width, Row &&row,
                                        const float *scales = nullptr) {
-    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, vector = 128 / P::bits,
-                  pieces = P::padded / vector;
-    const int slots = ceilDiv(tiles, P::each) * P::chunks, first = lane % ofRow;
+    const int slots = ceilDiv(tiles, P::each) * P::chunks;
 #pragma unroll 1
     for (int s = 0; s < slots; s++) {
       if (turn == 0) {
@@ -56,35 +50,67 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
         __syncwarp();
         const int tile = P::chunks > 1 ? s / P::chunks : s * P::each,
                   column = P::chunks > 1 ? s % P::chunks * P::columns : 0,
-                  left = min(P::columns, width - column) - first * vector;
-        const unsigned to = sharedAddress(shared.ring[slot]) + lane / ofRow * P::pitch + first * 16;
-#pragma unroll(P::words > 0 ? 2 : P::each * tileRows / rows)
-        for (int r = 0; r < P::each * tileRows; r += rows) {
-          const i64 at = row(tile * tileRows + rowAt<P>(r + lane / ofRow));
-          const int count = at < 0 ? 0 : left;
-          const i64 element = at < 0 ? 0 : at + column + first * vector;
-          const char *const source = (const char *)from + element * P::bits / 8;
-          const unsigned toRow = to + r / tileRows * P::tileBytes + r % tileRows * P::pitch;
-#pragma unroll
-          for (int i = 0; i < pieces; i += ofRow)
-            if (i + ofRow <= pieces || i + first < pieces)
-              copy(toRow + i * 16, source + i * 16, i * vector < count);
-          if constexpr (P::words > 0)
-#pragma unroll
-            for (int i = 0; i < P::words; i += ofRow)
-              if (i + ofRow <= P::words || i + first < P::words) {
-                const int behind = (i + first) * P::step;
-                const bool exists = at >= 0 && behind < min(P::columns, width - column);
-                copyWord(toRow - first * 16 + bytesOf(P::padded, P::bits) + (i + first) * 4,
-                         scales + (exists ? (at + column + behind) / P::group : 0), exists);
-              }
-        }
+                  columns = min(P::columns, width - column);
+        if constexpr (P::words > 0)
+          fillGroups<P>(from, scales, tile, column, columns, row);
+        else
+          fillSlot<P>(from, tile, column, columns, row);
         shared.full[slot].arriveBehindCopies();
       }
       turn = turn == 0 ? loaders - 1 : turn - 1;
       if (Ring::next())
         if constexpr (C::Slots % loaders != 0)
           turn = persistent::slotsUntil(0, (int)threadIdx.x / 32 - warps - helpers, loaders);
+    }
+  }
+  /// Tiles from `tile` on, `columns` columns of them from `column` on.
+  template <typename P, typename Row>
+  __device__ __forceinline__ void fillSlot(const void *from, int tile, int column, int columns,
+                                           Row &&row) const {
+    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, vector = 128 / P::bits,
+                  pieces = P::padded / vector;
+    const int first = lane % ofRow;
+    const unsigned to = sharedAddress(shared.ring[slot]) + lane / ofRow * P::pitch + first * 16;
+#pragma unroll
+    for (int r = 0; r < P::each * tileRows; r += rows) {
+      const i64 at = row(tile * tileRows + r + lane / ofRow);
+      const int count = at < 0 ? 0 : columns - first * vector;
+      const i64 element = at < 0 ? 0 : at + column + first * vector;
+      const char *const source = (const char *)from + element * P::bits / 8;
+#pragma unroll
+      for (int i = 0; i < pieces; i += ofRow)
+        if (i + ofRow <= pieces || i + first < pieces)
+          copy(to + r / tileRows * P::tileBytes + r % tileRows * P::pitch + i * 16, source + i * 16,
+               i * vector < count);
+    }
+  }
+  /// The same of weights in groups, of which the even rows of a tile come first, and scales behind
+  /// each. Short rows: all of a tile at once. Rows follow each other where tiles of the layers are
+  /// whole.
+  template <typename P, typename Row>
+  __device__ __forceinline__ void fillGroups(const void *from, const float *scales, int tile,
+                                             int column, int columns, Row &&row) const {
+    constexpr int ofRow = 32 / tileRows, vector = 128 / P::bits, pieces = P::padded / vector;
+    constexpr bool follow = !P::isLast;
+    const int first = lane % ofRow, stored = lane / ofRow, r = evenFirst(stored);
+#pragma unroll
+    for (int e = 0; e < P::each; e++) {
+      const i64 begin = row((tile + e) * tileRows + (follow ? 0 : r)),
+                at = begin < 0 ? 0 : begin + (follow ? r * P::k : 0) + column;
+      const int count = begin < 0 ? 0 : columns - first * vector;
+      const char *const source = (const char *)from + at * P::bits / 8 + first * 16;
+      const unsigned to = sharedAddress(shared.ring[slot]) + e * P::tileBytes + stored * P::pitch;
+#pragma unroll
+      for (int i = 0; i < pieces; i += ofRow)
+        if (i + ofRow <= pieces || i + first < pieces)
+          copy(to + (i + first) * 16, source + i * 16, i * vector < count);
+      const unsigned step = (unsigned)(at / P::step) + first;
+      const int steps = begin < 0 ? 0 : columns / P::step - first;
+#pragma unroll
+      for (int i = 0; i < P::words; i += ofRow)
+        if (i + ofRow <= P::words || i + first < P::words)
+          copyWord(to + bytesOf(P::padded, P::bits) + (i + first) * 4,
+                   scales + (i < steps ? (step + i) / (P::group / P::step) : 0), i < steps);
     }
   }
 
