@@ -32,10 +32,13 @@ KernelSource linearRing(llvm::StringRef name, const LinearRingConfig &c, const E
   w.constant("Slots", c.slots);
   w.constant("Columns", c.columns);
   w.constant("K", c.k);
+  w.constant("WGroup", c.wGroup);
+  w.flag("WZeros", c.wZeros);
   normMember(w, c.norm);
   if (c.splits > 1)
     w.cluster(c.splits, 1);
   passOperands(w, c.x, c.w, c.y);
+  passWeightScales(w, c.wGroup, c.wZeros);
   passNormSums(w, c.norm, c.p);
   w.pass("blockIdx.x, blockIdx.y");
   passShared(w, "char");
@@ -46,24 +49,32 @@ KernelSource linearRing(llvm::StringRef name, const LinearRingConfig &c, const E
 
 namespace {
 
-constexpr int pieceOf(Scalar w) { return isQuantised(w) ? 64 : 32; }
 /// Pieces of K that a warp has.
 int ringPieces(const LinearRingConfig &c) {
-  const int inChunk = c.k / (c.splits * c.chunks * pieceOf(c.w));
+  const int inChunk = c.k / (c.splits * c.chunks * ringPiece(c));
   return c.chunks * int(divideCeilSigned(inChunk, c.warps));
 }
-/// Registers of a thread that X takes.
+/// Registers of a thread that X takes, and scales of two pieces.
 int ringRegisters(const LinearRingConfig &c) {
-  return ringPieces(c) * (isQuantised(c.w) ? 2 : 1) * 4 * (c.rows / 8);
+  return ringPieces(c) * (ringPiece(c) / 32 * 4 * (c.rows / 8) + (c.wGroup > 0 ? 6 : 0));
 }
-constexpr int mostRegisters = 128; ///< of X: a block has up to 224
+/// Of these: a thread of eight warps and the one that copies has up to 224, of more fewer.
+int mostRegisters(const LinearRingConfig &c) { return c.warps < 8 ? 128 : 80; }
 
+/// Bytes of a slot in a microsecond. Of four bits weights become floats no faster than those of a
+/// byte, but for a tenth of the operations, and warps with fewer of them wait for others.
+double slotRate(const LinearRingConfig &c) {
+  constexpr double rate = 47e3;
+  if (c.wGroup == 0)
+    return rate;
+  return rate / 2 * 1.1 * c.k / (double(ringPieces(c)) * ringPiece(c) * c.warps * c.splits);
+}
 /// A slot is waited for, multiplied and given back, whatever its size; then its bytes count, of the
 /// last one twice: nothing hides what is multiplied behind it. A norm is taken out of the sums of
 /// each group of eight columns.
 double microsecondsOf(const LinearRingConfig &c, const TargetRates &rates) {
   const double groups = double(divideCeilSigned(c.columns, 8)),
-               bytes = ringSlotBytes(c) / 47e3 * rates.reads(),
+               bytes = ringSlotBytes(c) / slotRate(c) * rates.reads(),
                group = c.norm == NormKind::None ? 0.1 : 0.35;
   return (1.6 * rates.launches() + c.columns / 8.0 * c.chunks * bytes +
           groups * (c.chunks * 0.18 + group) + bytes) *
@@ -79,9 +90,11 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
   c.p = p.fused.gain;
   c.x = p.x;
   c.w = p.w;
+  c.wGroup = int(p.wGroup);
+  c.wZeros = p.wZeros;
   c.splits = splits;
   c.rows = powerOfTwoRows(p);
-  const int piece = pieceOf(c.w);
+  const int piece = ringPiece(c);
   if (p.k == 0 || p.k % (int64_t(splits) * piece) != 0 || (splits > 1 && c.norm != NormKind::None))
     return std::nullopt;
   // One wave of blocks. Clusters of four do not fit everywhere: some processors stay empty.
@@ -93,18 +106,26 @@ std::optional<LinearRingConfig> ringConfig(const LinearProblem &p, int splits) {
   // Slots of a size that the ring has several of.
   std::optional<LinearRingConfig> best;
   double least = 0;
-  for (c.chunks = 1; c.k / (splits * c.chunks) >= 384 || c.chunks == 1; ++c.chunks) {
-    if (c.k % (splits * c.chunks * piece) != 0 || ringRegisters(c) > mostRegisters)
-      continue;
+  auto consider = [&] {
+    if (c.k % (splits * c.chunks * piece) != 0 || ringRegisters(c) > mostRegisters(c))
+      return;
     const int all = int(divideCeilSigned(c.columns, 8)) * c.chunks;
     c.slots = 0;
     c.slots = std::min(all, (int(halfShared) - ringOtherBytes(c)) / (ringSlotBytes(c) + 16));
     if (c.slots < std::min(all, 3))
-      continue;
+      return;
     const double cost = microsecondsOf(c, p.target.rates) + 0.01 * ringPieces(c);
     if (!best || cost < least) {
       best = c;
       least = cost;
+    }
+  };
+  for (c.chunks = 1; c.k / (splits * c.chunks) >= 384 || c.chunks == 1; ++c.chunks) {
+    consider();
+    if (p.wGroup > 0) { // pieces are large, and eight warps may have as many each
+      c.warps = 8;
+      consider();
+      c.warps = 7;
     }
   }
   return best;
@@ -124,12 +145,16 @@ std::vector<LinearRingConfig> configs(const LinearProblem &p) {
 }
 
 std::string refusal(const LinearProblem &p) {
-  return p.rows > 32                           ? "more than 32 rows"
-         : p.k == 0 || p.k % pieceOf(p.w) != 0 ? "K is no multiple of a quad's load"
-         : linear_ring::configs(p).empty()     ? "no room for rows in registers or slots"
-                                               : "";
+  return p.rows > 32                             ? "more than 32 rows"
+         : p.wGroup > 0 && infoOf(p.w).bits >= 8 ? "groups of weights of a byte"
+         : p.wGroup % 32 != 0 || (p.wGroup > 128 && p.wGroup % 128 != 0)
+             ? "groups that are no multiple of 32"
+         : linear_ring::configs(p).empty() ? "no room for rows in registers or slots"
+                                           : "";
 }
 std::string slower(const LinearProblem &p) {
+  if (p.wGroup > 0)
+    return rowsMicroseconds(p) <= ringMicroseconds(p).value_or(0) ? "linear_rows costs less" : "";
   if (p.isWide() && !p.hasPairs())
     return "a vocabulary: linear_stream";
   // What linear_rows has on its way at once is enough for fewer weights.
@@ -162,12 +187,15 @@ const LinearKernel &linearRingKernel() {
   static const LinearKernelOf<LinearRingConfig> kernel({
       .name = "linear_ring",
       .summary =
-          "up to 32 rows in fp16 or bf16, weights in their type, or int8 beside fp16: one "
-          "wave of blocks, weights by bulk copies into a ring, a norm folded into the epilogue",
+          "up to 32 rows in fp16 or bf16, weights in their type, of four bits, or int8 beside "
+          "fp16: one wave of blocks, weights by bulk copies into a ring, a norm folded into the "
+          "epilogue",
       .needs = wholeClusters,
       .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::F16Bytes,
-              LinearAbility::FloatSteps, LinearAbility::NormBySums, LinearAbility::NormByStatistics,
-              LinearAbility::NormGain, LinearAbility::Gate, LinearAbility::Rotation},
+              LinearAbility::FloatSteps, LinearAbility::F16Nibbles, LinearAbility::BF16Nibbles,
+              LinearAbility::WeightGroups, LinearAbility::WeightZeros, LinearAbility::NormBySums,
+              LinearAbility::NormByStatistics, LinearAbility::NormGain, LinearAbility::Gate,
+              LinearAbility::Rotation},
       .refusal = refusal,
       .slower = slower,
       .rivals = rivals,

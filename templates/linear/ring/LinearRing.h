@@ -11,19 +11,28 @@
 
 namespace gpt2c {
 
-/// fp16 or bf16 rows, weights of their type, or int8 with a scale for each column beside fp16, from
-/// sm_90 on. A block's k / splits is a multiple of `chunks` times 32, of int8 weights 64.
+/// fp16 or bf16 rows, weights of their type or of four bits, or of a byte with a scale for each
+/// column beside fp16, from sm_90 on. A block's k / splits is a multiple of `chunks` times the k
+/// that four lanes read.
 struct LinearRingConfig {
   Scalar y = Scalar::F16, p = Scalar::F32;
   int rows = 8, warps = 7, splits = 1, chunks = 1, slots = 2, columns = 8, k = 0;
   NormKind norm = NormKind::None;
   Scalar x = Scalar::F16, w = Scalar::F16;
+  int wGroup = 0;      ///< of four bits: elements of K that share a scale
+  bool wZeros = false; ///< a zero point stands beside each scale
 };
+
+/// K that four lanes have of a warp's loads.
+constexpr int ringPiece(const LinearRingConfig &c) {
+  return c.wGroup > 0 ? std::min(c.wGroup, 128) : isQuantised(c.w) ? 64 : 32;
+}
 
 /// Of a slot of eight columns, bytes.
 constexpr int ringSlotBytes(const LinearRingConfig &c) {
-  const int row = c.k / (c.splits * c.chunks) * int(scalarBytes(c.w));
-  return 8 * (row + (row % 128 == 0 ? 64 : 0));
+  const int row = int(storedBytes(c.w, c.k / (c.splits * c.chunks))),
+            ofQuad = c.wGroup > 0 ? 16 : 64;
+  return 8 * (row + (row % (2 * ofQuad) == 0 ? ofQuad : 0));
 }
 /// Beside the ring: sums of the warps, what other blocks send, moments of a norm.
 constexpr int ringOtherBytes(const LinearRingConfig &c) {

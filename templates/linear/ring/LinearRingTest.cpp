@@ -59,8 +59,52 @@ void addBfloatCases(Suite &suite) {
   }
 }
 
+/// Weights of four bits.
+void addNibbleCases(Suite &suite) {
+  const Scalar bf16 = Scalar::BF16, f32 = Scalar::F32;
+  for (Scalar x : {Scalar::F16, bf16})
+    for (int m : {8, 16, 32}) {
+      const std::string group =
+          "linear_ring i4 w " + std::to_string(m) + (x == bf16 ? " bf16" : "");
+      auto config = [&](int k, int wGroup, bool zeros, int warps) {
+        LinearRingConfig c;
+        c.x = c.y = x;
+        c.w = Scalar::I4;
+        c.rows = m;
+        c.k = k;
+        c.columns = 38;
+        c.slots = 3;
+        c.wGroup = wGroup;
+        c.wZeros = zeros;
+        c.warps = warps;
+        return c;
+      };
+      auto shapes = [&](int k) {
+        return std::vector<Shape>{{m, 768, k}, {m - 3, 1022, k}, {1, 2, k}, {1, 66, k}};
+      };
+      for (int k : {128, 704, 1024}) {
+        const int wGroup = k == 128 ? 128 : k == 704 ? 64 : 256;
+        LinearRingConfig c = config(k, wGroup, k != 128, k == 1024 ? 8 : 7);
+        c.chunks = k == 1024 ? 2 : 1;
+        ring(suite, group, "bias+residual", c, biasResidual(x, x), shapes(k));
+        ring(suite, group, "bias+gate", c, biasGate(x, EpilogueStage::GeluErf), shapes(k));
+        c.y = f32;
+        c.norm = NormKind::Layer;
+        ring(suite, group, "norm bias+last rows", c, biasLastRows(x), shapes(k));
+        c.norm = NormKind::Rms;
+        c.y = x;
+        ring(suite, group, "rms gate", c, gate(EpilogueStage::Silu), shapes(k));
+      }
+      LinearRingConfig c = config(3072, 32, true, 8);
+      c.columns = 48;
+      c.splits = 4;
+      ring(suite, group, "bias splits 4", c, bias(x), shapes(3072));
+    }
+}
+
 void addCases(Suite &suite) {
   addBfloatCases(suite);
+  addNibbleCases(suite);
   const Scalar f16 = Scalar::F16, f32 = Scalar::F32;
   for (int m : {8, 16, 32}) {
     const std::string group = "linear_ring " + std::to_string(m);

@@ -1,6 +1,6 @@
 // linear for some rows and weights that are more than shared memory keeps on their way, from sm_90
 // on: Y[M,N] = epilogue(norm(X)[M,K] * W[N,K]^T), M <= Rows, X and W fp16 or bf16, or W int8
-// beside X in fp16
+// beside X in fp16, or of four bits
 //
 // The op and the parameters of linear_rows.cuh. A block has Columns columns of Y, as many as make
 // one wave of blocks, whatever N is. One warp copies their weights in bulk to a ring in shared
@@ -12,24 +12,28 @@
 // The other warps share K, piece by piece: each has its pieces of all rows of X in registers, as
 // the A operand of mma.m16n8k16; eight columns are its B operand, which a lane reads from the ring
 // in 16 bytes. The order of K within a sum is free as long as both agree, so thread t of a quad
-// takes neighbouring k. Rows of the ring begin 64 bytes off each other's banks.
+// takes neighbouring k. Rows of the ring begin off each other's banks by what a quad reads.
 //
 // Norm and int8 weights as in linear_rows.cuh; int8 weights have one scale for a column, which is a
-// matter of the epilogue.
+// matter of the epilogue. Of four bits a piece is of one group, whose sums are multiplied by its
+// scale; scales and zero points of eight columns are on their way while the eight before are
+// multiplied.
 //
 // Splits > 1: the blocks of a cluster share K; each ends some of the columns, whose sums it gets
 // from the others through distributed shared memory.
 //
 // An epilogue that ends with a gate needs even Columns of each block that ends some.
 //
-// Config: X (__half or __nv_bfloat16), W (X's type, or signed char beside __half), Y (float or X's
-// type), Rows (8, 16 or 32), Warps, Splits, Chunks (parts of a block's K, a slot each), Slots,
-// Columns, K (static; of a slot a multiple of 32, for int8 W of 64), Norm (NormKind), P (type of
+// Config: X (__half or __nv_bfloat16), W (X's type, a byte beside __half, or Int4x8), Y (float or
+// X's type), Rows (8, 16 or 32), Warps, Splits, Chunks (parts of a block's K, a slot each), Slots,
+// Columns, K (static; of a slot a multiple of 32, for W of a byte of 64, for Int4x8 of a piece),
+// WGroup (of Int4x8: a multiple of 128, 64 or 32; else 0), WZeros, Norm (NormKind), P (type of
 // gain).
-// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with a norm gain P[K] (null: ones), rowSums
-// f32[N], c, shiftSums f32[N], s (null: zeros), epsilon; then the operands of the epilogue.
+// Kernel: x X[M,K], w W[N,K], y Y[M,N], m, n, then with WGroup wScale f32[N,K/WGroup], with WZeros
+// wZero i8 of the same shape, then with a norm gain P[K] (null: ones), rowSums f32[N], c, shiftSums
+// f32[N], s (null: zeros), epsilon; then the operands of the epilogue.
 // Grid: (Splits, ceil(N / Columns)); block: LinearRing<C>::threads; dynamic shared:
-// LinearRing<C>::sharedBytes. Bytes: sizeof(W) N K + 2 M K + M N sizeof(Y); flops: 2 M N K.
+// LinearRing<C>::sharedBytes. Bytes: those of W + 2 M K + M N sizeof(Y); flops: 2 M N K.
 #pragma once
 
 #include "templates/linear/parts/operands.cuh"
@@ -45,6 +49,8 @@ template <typename C, typename Epilogue> struct LinearRingParams {
   const typename C::W *w;
   typename C::Y *y;
   int m, n;
+  const float *wScale;
+  const i8 *wZero;
   const typename C::P *gain;
   const float *rowSums, *shiftSums;
   float epsilon;
@@ -82,6 +88,15 @@ template <typename C, typename Epilogue> struct LinearRingTile {
   uint4 x[C::Chunks][L::pieces][packs][groups];
   typename Epilogue::template Operands<v> operands[items];
   float ofColumns[items][v][2] = {}; // c and s
+  /// Of the lane's pieces of eight columns: scales of columns 2 member and the next, and the zero
+  /// point of column row.
+  struct Scales {
+    float scale[2];
+    int zero;
+  };
+  struct TileScales {
+    Scales of[L::grouped ? C::Chunks : 1][L::grouped ? L::pieces : 1];
+  } scales;
 
   __device__ __forceinline__ LinearRingTile(const LinearRingParams<C, Epilogue> &p,
                                             LinearRingBarriers<C> &barriers)
@@ -104,6 +119,7 @@ template <typename C, typename Epilogue> struct LinearRingTile {
       return;
     }
     fetchColumns();
+    fetchScales(0);
     waitForPredecessor();
     releaseSuccessor();
     fetchRows();
@@ -152,9 +168,10 @@ template <typename C, typename Epilogue> struct LinearRingTile {
 #pragma unroll 1
     for (int tile = 0; tile * 8 < count; tile++) {
       const int columns = min(8, count - tile * 8);
-      const W *from = p.w + (i64)(col0 + tile * 8 + lane) * C::K + p.split * L::ofBlock;
+      constexpr int each = Operand<W>::each;
+      const W *from = p.w + ((i64)(col0 + tile * 8 + lane) * C::K + p.split * L::ofBlock) / each;
 #pragma unroll 1
-      for (int i = 0; i < C::Chunks; i++, from += L::chunk) {
+      for (int i = 0; i < C::Chunks; i++, from += L::chunk / each) {
         if (filled++ >= C::Slots)
           barriers.read[slot].wait(lap ^ 1);
         if (lane == 0)
@@ -176,12 +193,12 @@ template <typename C, typename Epilogue> struct LinearRingTile {
     return L::inChunk % C::Warps == 0 || piece < L::pieces - 1 ||
            piece * C::Warps + warp < L::inChunk;
   }
-  /// Where the lane's k of a piece are in a slot.
-  __device__ __forceinline__ int at(int piece) const {
-    return (piece * C::Warps + warp) * L::piece + member * L::unit;
+  /// Where the lane's k of a piece are in a slot, eight after eight.
+  __device__ __forceinline__ int at(int piece, int pack = 0) const {
+    return (piece * C::Warps + warp) * L::piece + member * L::unit + pack * (L::grouped ? 32 : 8);
   }
-  __device__ __forceinline__ int kOf(int chunk, int piece) const {
-    return p.split * L::ofBlock + chunk * L::chunk + at(piece);
+  __device__ __forceinline__ int kOf(int chunk, int piece, int pack = 0) const {
+    return p.split * L::ofBlock + chunk * L::chunk + at(piece, pack);
   }
   /// Calls do(chunk, piece, pack) for all that the warp has.
   template <typename Do> __device__ __forceinline__ void ofX(Do &&each) const {
@@ -199,8 +216,7 @@ template <typename C, typename Epilogue> struct LinearRingTile {
     ofX([&](int c, int i, int k) {
 #pragma unroll
       for (int g = 0; g < groups; g++)
-        x[c][i][k][g] =
-            loadPack<8>(p.x + (i64)min(g * 8 + row, p.m - 1) * C::K + kOf(c, i) + k * 8).raw;
+        x[c][i][k][g] = loadPack<8>(p.x + (i64)min(g * 8 + row, p.m - 1) * C::K + kOf(c, i, k)).raw;
     });
   }
   /// Takes the rows' moments and multiplies them by the gain.
@@ -228,7 +244,7 @@ template <typename C, typename Epilogue> struct LinearRingTile {
           Pack<typename C::P, gainPack> gains[8 / gainPack];
 #pragma unroll
           for (int j = 0; j < 8 / gainPack; j++)
-            gains[j] = loadPack<gainPack>(p.gain + kOf(c, i) + k * 8 + j * gainPack);
+            gains[j] = loadPack<gainPack>(p.gain + kOf(c, i, k) + j * gainPack);
           auto gain = [&](int j) { return gains[j / gainPack].get(j % gainPack); };
 #pragma unroll
           for (int g = 0; g < groups; g++)
@@ -266,6 +282,8 @@ template <typename C, typename Epilogue> struct LinearRingTile {
 
   __device__ __forceinline__ void multiply(int tile) {
     float acc[L::pairs][L::chains][4] = {};
+    const TileScales ofTile = scales;
+    fetchScales(tile + 1);
 #pragma unroll
     for (int c = 0; c < C::Chunks; c++) {
       barriers.filled[slot].wait(lap);
@@ -274,23 +292,28 @@ template <typename C, typename Epilogue> struct LinearRingTile {
       for (int i = 0; i < L::pieces; i++) {
         if (!inside(i))
           continue;
-        const Pack<W, L::unit> raw =
-            *reinterpret_cast<const Pack<W, L::unit> *>(from + at(i) * (int)sizeof(W));
+        if constexpr (L::grouped) {
+          multiplyGroup(acc, c, i, from, ofTile.of[c][i]);
+          continue;
+        } else {
+          const Pack<W, L::unit> raw =
+              *reinterpret_cast<const Pack<W, L::unit> *>(from + at(i) * (int)sizeof(W));
 #pragma unroll
-        for (int k = 0; k < packs; k++) {
-          Pack<W, 8> eight;
-          if constexpr (packs == 1)
-            eight.raw = raw.raw;
-          else
-            eight.raw = k == 0 ? uint2{raw.raw.x, raw.raw.y} : uint2{raw.raw.z, raw.raw.w};
-          const uint4 w = rowsOperand<false>(eight, 1.0f);
+          for (int k = 0; k < packs; k++) {
+            Pack<W, 8> eight;
+            if constexpr (packs == 1)
+              eight.raw = raw.raw;
+            else
+              eight.raw = k == 0 ? uint2{raw.raw.x, raw.raw.y} : uint2{raw.raw.z, raw.raw.w};
+            const uint4 w = rowsOperand<false>(eight, 1.0f);
 #pragma unroll
-          for (int q = 0; q < L::pairs; q++) {
-            const uint4 &first = x[c][i][k][2 * q],
-                        &second = x[c][i][k][minInt(2 * q + 1, groups - 1)];
-            const int chain = 2 * (c * L::pieces + i + k) % L::chains;
-            product(acc[q][chain], first, w.x, w.y);
-            product(acc[q][chain + 1], second, w.z, w.w);
+            for (int q = 0; q < L::pairs; q++) {
+              const uint4 &first = x[c][i][k][2 * q],
+                          &second = x[c][i][k][minInt(2 * q + 1, groups - 1)];
+              const int chain = 2 * (c * L::pieces + i + k) % L::chains;
+              product(acc[q][chain], first, w.x, w.y);
+              product(acc[q][chain + 1], second, w.z, w.w);
+            }
           }
         }
       }
@@ -313,6 +336,50 @@ template <typename C, typename Epilogue> struct LinearRingTile {
       storeFloats<2>(to + q * 128, {sum[0], sum[1]});
       if (groups > 1)
         storeFloats<2>(to + q * 128 + 64, {sum[2], sum[3]});
+    }
+  }
+  /// Of a piece of weights in groups, which is of one.
+  __device__ __forceinline__ void multiplyGroup(float (&acc)[L::pairs][L::chains][4], int c, int i,
+                                                const char *from, const Scales &of) const {
+    if constexpr (L::grouped) {
+      float part[L::pairs][2][4] = {};
+      const unsigned bias = Operand<W>::template biasOf<X>(of.zero);
+#pragma unroll
+      for (int k = 0; k < packs; k++) {
+        const uint4 w = Operand<W>::template pairs<X>(
+            *reinterpret_cast<const unsigned *>(from + at(i, k) * Operand<W>::bits / 8), bias);
+#pragma unroll
+        for (int q = 0; q < L::pairs; q++) {
+          product(part[q][0], x[c][i][k][2 * q], w.x, w.y);
+          product(part[q][1], x[c][i][k][minInt(2 * q + 1, groups - 1)], w.z, w.w);
+        }
+      }
+#pragma unroll
+      for (int q = 0; q < L::pairs; q++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+          for (int e = 0; e < 4; e++)
+            acc[q][h][e] = fmaf(part[q][h][e], of.scale[e % 2], acc[q][h][e]);
+    }
+  }
+  /// Those of eight columns; columns outside are the last one.
+  __device__ __forceinline__ void fetchScales(int tile) {
+    if constexpr (L::grouped) {
+      constexpr int ofRow = C::K / C::WGroup;
+      auto columnAt = [&](int i) { return (i64)min(col0 + tile * 8 + i, p.n - 1) * ofRow; };
+      const i64 first = columnAt(member * 2), second = columnAt(member * 2 + 1),
+                own = columnAt(row);
+#pragma unroll
+      for (int c = 0; c < C::Chunks; c++)
+#pragma unroll
+        for (int i = 0; i < L::pieces; i++) {
+          const int group = min(kOf(c, i), C::K - 1) / C::WGroup;
+          Scales &to = scales.of[c][i];
+          to.scale[0] = p.wScale[first + group];
+          to.scale[1] = p.wScale[second + group];
+          to.zero = C::WZeros ? (int)p.wZero[own + group] : 0;
+        }
     }
   }
   static __device__ __forceinline__ void product(float (&sum)[4], const uint4 &a, unsigned b0,
@@ -412,10 +479,10 @@ template <typename C, typename Epilogue> struct LinearRingTile {
 #endif
 
 template <typename C, typename Epilogue>
-__device__ __forceinline__ void linearRing(const typename C::X *x,
-                                           const typename C::W *__restrict__ w, typename C::Y *y,
-                                           Extent extent, NormSums<typename C::P> norm, int split,
-                                           int block, char *shared, const Epilogue &epilogue) {
+__device__ __forceinline__ void
+linearRing(const typename C::X *x, const typename C::W *__restrict__ w, typename C::Y *y,
+           Extent extent, WeightScales scales, NormSums<typename C::P> norm, int split, int block,
+           char *shared, const Epilogue &epilogue) {
 #if __CUDA_ARCH__ >= 900
   const int m = extent.m, n = extent.n;
   const typename C::P *const gain = norm.gain;
@@ -426,8 +493,9 @@ __device__ __forceinline__ void linearRing(const typename C::X *x,
   auto &barriers =
       *reinterpret_cast<LinearRingBarriers<C> *>(shared + L::sharedBytes - L::barriers);
   static_assert(sizeof(barriers) == L::barriers && (L::sharedBytes - L::barriers) % 8 == 0);
-  LinearRingTile<C, Epilogue> tile(
-      {x, w, y, m, n, gain, rowSums, shiftSums, epsilon, split, block, shared, epilogue}, barriers);
+  LinearRingTile<C, Epilogue> tile({x, w, y, m, n, scales.scale, scales.zero, gain, rowSums,
+                                    shiftSums, epsilon, split, block, shared, epilogue},
+                                   barriers);
   tile.run();
 #else
   __trap();

@@ -76,7 +76,7 @@ static double nibblesMicroseconds(const LinearProblem &p) {
   constexpr double bytes = 3.1e6; // a microsecond
   const LinearRowsConfig c = linear_rows::rowsConfig(p);
   const double blocks = double(divideCeilSigned(p.n, rowsColumns(c))),
-               rows = blocks * c.rows * double(p.k) * scalarBytes(p.x);
+               rows = blocks * double(p.rows) * double(p.k) * scalarBytes(p.x);
   const TargetRates &rates = p.target.rates;
   return 2.0 * rates.launches() + rates.reads() * (double(p.weightBytes()) + rows) / bytes;
 }
