@@ -80,7 +80,7 @@ BackendStats CudaStages::stats() const {
   return all;
 }
 
-PagedState CudaStages::pagedState() const {
+PagedState CudaStages::stateNow() const {
   PagedState state = last().pagedState();
   state.pageBytes = 0;
   for (const Team &team : teams_) // the engine's bytes are those of one device
@@ -100,9 +100,12 @@ Status CudaStages::allocatePages(uint64_t bytes) {
   if (state.pageTokens && pages < 1)
     return {Code::Usage, std::to_string(bytes) + " bytes hold no page, one takes " +
                              std::to_string(state.pageBytes)};
-  return forAll([&](Rank &rank) {
+  const Status s = forAll([&](Rank &rank) {
     return rank.backend->allocatePages(pages * rank.backend->pagedState().pageBytes);
   });
+  if (s.ok())
+    state_ = stateNow();
+  return s;
 }
 
 //===-- calls -------------------------------------------------------------------------------===//
@@ -273,7 +276,10 @@ Result<RowsOutput> CudaStages::extended() {
 //===-- host pages --------------------------------------------------------------------------===//
 
 Status CudaStages::allocateHostPages(int32_t count, bool checks) {
-  return forAll([&](Rank &rank) { return rank.backend->allocateHostPages(count, checks); });
+  const Status s =
+      forAll([&](Rank &rank) { return rank.backend->allocateHostPages(count, checks); });
+  state_ = stateNow();
+  return s;
 }
 
 Status CudaStages::movePages(std::span<const PageMove> moves) {

@@ -31,13 +31,15 @@ public:
   Functions functions() const override { return first().functions(); }
   BackendStats stats() const override;
 
+  /// Steps of one call overlap: the first stage begins the next where the last one ends.
+  int decodeChunk() const override { return 8; }
   bool padsPrompts() const override { return false; }
   Result<StepOutput> prefill(std::span<const Tokens> sequences, std::span<const int32_t> past,
                              bool wantLogits) override;
   Result<std::vector<Tokens>> decode(int steps) override;
   Result<StepOutput> step(std::span<const int32_t> tokens, bool wantLogits) override;
 
-  PagedState pagedState() const override;
+  PagedState pagedState() const override { return state_.pages > 0 ? state_ : stateNow(); }
   bool samples() const override { return last().samples(); }
   Status allocatePages(uint64_t bytes) override;
   Status extend(std::span<const Segment> segments) override;
@@ -81,6 +83,7 @@ private:
           return s;
     return {};
   }
+  PagedState stateNow() const;
   Status addEvents();
   Status beginGroup(const MicroBatch &group, std::span<const int32_t> before);
   Status beginPlace(size_t place, const MicroBatch &group, std::span<const int32_t> before);
@@ -105,6 +108,7 @@ private:
   std::deque<std::shared_ptr<Call>> calls_;  ///< begun and not collected
   std::shared_ptr<Call> before_;             ///< the last one begun
   std::deque<std::shared_ptr<Call>> flying_; ///< of each group that is begun and not collected
+  PagedState state_;                         ///< once there are pages
   // Of a session.
   std::vector<int32_t> past_;
   Tokens next_;
