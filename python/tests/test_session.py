@@ -149,6 +149,12 @@ def test_ranks_share_a_plan_and_its_state(tmp_path: Path, golden: Any) -> None:
     assert four.lengths == [len(golden["prompt"])]
     next_token = int(one.prefill(prompt).next[0])
     assert int(four.prefill([[next_token]], past=four.lengths).next[0]) == expected[0][0]
+    staged = gpt2c.Session(plan, "cpu", ranks=2, stages=2, micro_rows=2)
+    assert staged.device_name.endswith(", 4 ranks in 2 stages")
+    staged.prefill(prompt)
+    assert np.array_equal(staged.decode(5), expected)
+    with pytest.raises(gpt2c.UsageError, match="stages are from 1 to 64"):
+        gpt2c.Session(plan, "cpu", stages=0)
     with pytest.raises(gpt2c.IncompatibleError, match="not for 3 ranks; it is for 1, 2, 4"):
         gpt2c.Session(plan, "cpu", ranks=3)
     with pytest.raises(gpt2c.UsageError, match="ranks is at least 1"):
