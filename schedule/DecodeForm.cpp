@@ -44,17 +44,21 @@ StepWish DecodeForms::of(int64_t rows) const {
 
 bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,
                     llvm::ArrayRef<const DecodeKernel *> kernels) {
-  if (llvm::any_of(kernels, [&](const DecodeKernel *k) { return k->refusal(step).empty(); }))
-    return false;
-  const DecodeKernel *taken = leaderOf(kernels, floats, floats);
+  const DecodeKernel *own = leaderOf(kernels, step, step),
+                     *taken = leaderOf(kernels, floats, floats);
   if (!taken)
     return false;
-  // Launches of int8 are what they are estimated to be where rows are vectors; where not they are
-  // those of floats, beside which the kernel is no slower.
+  const std::optional<double> takes = taken->candidates(floats).front().microseconds;
+  if (own) {
+    // What has no estimate is in front of what has one, and takes less.
+    const std::optional<double> ownTakes = own->candidates(step).front().microseconds;
+    return !step.asked && ownTakes && (!takes || *takes < *ownTakes);
+  }
+  // Launches of few bits are what they are estimated to be where rows are vectors; where not they
+  // are those of floats, beside which the kernel is no slower.
   const DecoderShape *s = step.shape;
   const bool vectors =
       s && s->width % 16 == 0 && s->hidden % 16 == 0 && s->heads * s->headDim % 16 == 0;
-  const std::optional<double> takes = taken->candidates(floats).front().microseconds;
   return step.asked || !takes || !vectors ||
          *takes <= graphStepMicroseconds(*s, step.rows, step.target.rates);
 }
@@ -98,11 +102,13 @@ void printDecodeSteps(Function &decode, Function *widened, const DecodeForms &fo
     const DecodeKernel *taken = leaderOf(kernels, p, p);
     std::string name =
         taken ? taken->candidates(p).front().name : "launches of @decode" + refusals(p, kernels);
-    if (!taken && wide) {
+    if (wide) {
       const DecodeProblem floats =
           decodeProblem(*widened, &*wide, rows, nullptr, target, forms.of(rows));
-      if (isStepOfFloats(p, floats, kernels) && (taken = leaderOf(kernels, floats, floats)))
+      if (isStepOfFloats(p, floats, kernels)) {
+        taken = leaderOf(kernels, floats, floats);
         name = taken->candidates(floats).front().name + " of @" + widened->name();
+      }
     }
     os << name << "\n";
     if (!taken)

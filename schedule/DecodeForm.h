@@ -84,8 +84,9 @@ using DecodeCandidate = Candidate<DecodeProblem, DecodeLaunch>;
 DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, int64_t rows,
                             const Function *extend, const Target &target, StepWish wish);
 
-/// Whether a step of int8 weights, which no kernel can run, is one with the floats that these stand
-/// for: `floats` is that step, and takes no longer than launches of `step`.
+/// Whether a step of weights of few bits is one with the floats that these stand for: `floats` is
+/// that step, and a kernel of it takes less than that of `step`, or where this has none no longer
+/// than its launches.
 bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,
                     llvm::ArrayRef<const DecodeKernel *> kernels);
 

@@ -95,8 +95,12 @@ std::string refusal(const AttentionProblem &p) {
              ? "heads that are no multiple of 16, of 32 for a state of bytes, or more than 128"
              : "";
 }
+/// Of states of bytes beside heads with keys of their own attention_decode_mma reads int8 alone, as
+/// it is; attention_decode, without tensor cores, has more to do than memory.
 std::string slower(const AttentionProblem &p) {
-  return p.hasOwnKeys() ? "heads that have keys of their own" : "";
+  const AttentionConfig &c = p.config;
+  const bool byMma = c.kv == Scalar::I8 && c.x == Scalar::F16 && c.ropePairs == 0;
+  return p.hasOwnKeys() && (!isQuantised(c.kv) || byMma) ? "heads that have keys of their own" : "";
 }
 
 llvm::Error emit(AttentionLaunch &l, const Config &c) {

@@ -90,7 +90,7 @@ void addRopes(Suite &suite) {
 void addBytes(Suite &suite) {
   for (Scalar bytes : {Scalar::I8, Scalar::F8E4M3})
     for (Scalar type : {Scalar::F16, Scalar::BF16})
-      for (int group : {2, 4, 7})
+      for (int group : {1, 2, 4, 7})
         for (int headDim : {32, 64, 128})
           for (int pages : {0, 64}) {
             if (type == Scalar::BF16 && headDim == 32)
@@ -100,7 +100,7 @@ void addBytes(Suite &suite) {
             c.pageTokens = pages;
             c.splits = group == 4 ? 4 : 1;
             c.cluster = c.splits > 1;
-            c.ropePairs = group == 7 ? headDim / 2 : 0;
+            c.ropePairs = group == 7 || (group == 1 && pages) ? headDim / 2 : 0;
             c.mask = !pages && group == 2;
             AttentionTest<AttentionDecodeGroupConfig> test = kernelOf(c);
             test.tolerance = std::max(test.tolerance, 8e-6);
