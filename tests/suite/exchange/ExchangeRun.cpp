@@ -3,6 +3,8 @@
 #include "ir/Tensor.h"
 #include "runtime/plan/Expr.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <bit>
 #include <cstring>
 #include <exception>
@@ -34,7 +36,7 @@ double valueOf(Store s, uint32_t bits) {
 
 Rank::Rank(std::shared_ptr<CudaDevice> device, std::unique_ptr<rt::cuda::Exchange> end,
            const std::vector<char> &image, llvm::ArrayRef<KernelSource> kernels)
-    : device_(std::move(device)), end_(std::move(end)) {
+    : device_(std::move(device)), end_(std::move(end)), kernels_(kernels) {
   auto module = device_->loadModule(std::as_bytes(std::span(image)), "the kernels of an exchange");
   expectOk(module.status());
   module_ = module.take();
@@ -43,7 +45,6 @@ Rank::Rank(std::shared_ptr<CudaDevice> device, std::unique_ptr<rt::cuda::Exchang
     expectOk(function.status());
     expectOk(device_->residentBlocks(*function, kernel.threads, 0).status()); // so it is loaded
     functions_.push_back(*function);
-    threads_.push_back(kernel.threads);
   }
 }
 
@@ -66,20 +67,40 @@ std::vector<uint32_t> Rank::read(Store type, const DeviceMemory &from, size_t co
   return bits;
 }
 
-void Rank::launch(size_t kernel, const Grid &grid, llvm::ArrayRef<CUdeviceptr> addresses,
-                  int rows) {
+void Rank::launch(size_t kernel, const Grid &grid, const Arguments &arguments) {
+  const KernelSource &source = kernels_[kernel];
   rt::cuda::Launch launch;
   launch.function = functions_[kernel];
-  launch.block[0] = threads_[kernel];
+  launch.block[0] = source.threads;
+  launch.sharedBytes = source.sharedBytes;
   launch.programmatic = true;
   for (int i = 0; i < 3; ++i)
     launch.grid[i] = unsigned(*rt::evalExpr(grid[size_t(i)], {}));
-  std::vector<uint64_t> words{end_->record()};
-  words.insert(words.end(), addresses.begin(), addresses.end());
-  words.push_back(uint64_t(rows));
+  struct Slot {
+    rt::cuda::TensorMap map;
+    uint64_t word;
+  };
+  std::vector<Slot> slots(source.params.size());
   std::vector<void *> pointers;
-  for (uint64_t &word : words)
-    pointers.push_back(&word);
+  for (auto [slot, name] : llvm::zip_equal(slots, source.params)) {
+    pointers.push_back(&slot.word);
+    slot.word = end_->record();
+    if (name == "exchange")
+      continue;
+    const auto given = arguments.find(name);
+    expect(given != arguments.end(), source.name + " has no argument '" + name + "'");
+    if (const auto *of = std::get_if<MapOf>(&given->second)) {
+      auto map = rt::cuda::encodeTensorMap(device_->api(), of->address, uint64_t(of->rows),
+                                           uint64_t(of->columns), unsigned(of->boxRows));
+      expectOk(map.status());
+      slot.map = *map;
+      pointers.back() = &slot.map;
+    } else if (const auto *address = std::get_if<CUdeviceptr>(&given->second)) {
+      slot.word = *address;
+    } else {
+      slot.word = uint64_t(std::get<int>(given->second));
+    }
+  }
   expectOk(device_->launch(launch, pointers.data()));
 }
 

@@ -8,8 +8,10 @@
 #include "llvm/Support/Error.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace gpt2c::exchange {
@@ -32,6 +34,15 @@ size_t bytesOf(Store s);
 uint32_t bitsOf(Store s, double value);
 double valueOf(Store s, uint32_t bits);
 
+/// The matrix [rows, columns] of two bytes an element at an address, for a tensor map in boxes of
+/// boxRows.
+struct MapOf {
+  CUdeviceptr address;
+  int rows, columns, boxRows;
+};
+/// By the names of a kernel's parameters; a parameter `exchange` needs none.
+using Arguments = std::map<std::string, std::variant<CUdeviceptr, int, MapOf>>;
+
 /// One rank: its device, its end of the exchange, and the kernels.
 class Rank {
 public:
@@ -44,15 +55,15 @@ public:
   DeviceMemory memory(Store type, llvm::ArrayRef<uint32_t> bits);
   std::vector<uint32_t> read(Store type, const DeviceMemory &from, size_t count);
 
-  /// The kernel of that number; behind the record of the exchange come `addresses`, then `rows`.
-  void launch(size_t kernel, const Grid &grid, llvm::ArrayRef<CUdeviceptr> addresses, int rows);
+  /// The kernel of that number; arguments that it has no parameters for are not passed.
+  void launch(size_t kernel, const Grid &grid, const Arguments &arguments);
 
 private:
   std::shared_ptr<CudaDevice> device_;
   std::unique_ptr<rt::cuda::Exchange> end_;
   rt::cuda::Module module_;
   std::vector<rt::cuda::CUfunction> functions_;
-  std::vector<unsigned> threads_;
+  std::vector<KernelSource> kernels_;
 };
 
 /// Calls f for each rank, all at the same time; the first failure is thrown.

@@ -1,7 +1,7 @@
 // suite_exchange: all_reduce and all_gather among ranks on devices of this machine, launches of
-// random sizes one behind the other, alone and as graphs, against float64; and a rank that does not
-// come.
-#include "ExchangeRun.h"
+// random sizes one behind the other, alone and as graphs, against float64; products whose sums
+// ranks exchange (SentSums.h); and a rank that does not come.
+#include "SentSums.h"
 
 #include "codegen/Nvrtc.h"
 #include "runtime/plan/Expr.h"
@@ -167,13 +167,13 @@ struct Placed {
       statistics = rank.memory(Store::F32, std::vector<uint32_t>(c.count() / 16));
   }
   void launch(Rank &rank, const Case &c) const {
-    std::vector<CUdeviceptr> addresses{x.address()};
-    if (c.kind->adds)
-      addresses.insert(addresses.end(), {bias.address(), residual.address()});
-    addresses.push_back(y.address());
-    if (c.kind->statistics)
-      addresses.push_back(statistics.address());
-    rank.launch(c.number, c.blocks ? blocks(c.blocks) : exchangeGrid(c.words()), addresses, c.rows);
+    rank.launch(c.number, c.blocks ? blocks(c.blocks) : exchangeGrid(c.words()),
+                {{"x", x.address()},
+                 {"bias", bias.address()},
+                 {"residual", residual.address()},
+                 {"y", y.address()},
+                 {"statistics", statistics.address()},
+                 {"rows", c.rows}});
   }
 };
 
@@ -306,6 +306,8 @@ void run(llvm::ArrayRef<std::shared_ptr<CudaDevice>> on, const Nvrtc &nvrtc) {
   llvm::outs() << "launches of all blocks\n";
   checkFault(ranks, cases.draw(3));
   llvm::outs() << "a rank that does not come\n";
+  if (target.starts_with("sm_90a") || target.starts_with("compute_90a"))
+    checkSentSums(on, nvrtc, target, {seed, launches, patience});
 }
 
 } // namespace
