@@ -218,7 +218,8 @@ storeTile(float (&acc)[TilesM][TilesN][4], Y *y, int m, int n, int row0, int col
                 storeQuad(i, h, j0 + j);
           }
           if constexpr (!together)
-            statistics.template store<8 * TilesN>(acc[i], h, row, col0, m);
+            if (Whole || col0 < n)
+              statistics.template store<8 * TilesN>(acc[i], h, row, col0, m);
         }
       if constexpr (together)
 #pragma unroll
@@ -228,7 +229,8 @@ storeTile(float (&acc)[TilesM][TilesN][4], Y *y, int m, int n, int row0, int col
 #pragma unroll
             for (int j = 0; j < TilesN / 2; j++)
               storeQuad(i, h, j);
-            statistics.template store<8 * TilesN>(acc[i], h, rowOf(i, h), col0, m);
+            if (Whole || col0 < n)
+              statistics.template store<8 * TilesN>(acc[i], h, rowOf(i, h), col0, m);
           }
       return;
     }
