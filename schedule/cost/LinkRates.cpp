@@ -1,5 +1,7 @@
 #include "schedule/cost/LinkRates.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 
 namespace gpt2c {
@@ -14,17 +16,21 @@ static double between(double x, double x0, double y0, double x1, double y1) {
 double LinkRates::allReduce(int64_t halves, int64_t ranks) const {
   if (ranks <= 1)
     return 0;
-  // Every rank sends its numbers to every other.
-  const double sent = double(halves) * double(ranks - 1);
+  // Two halves are a word, and every rank sends its numbers to every other.
+  if (double(halves) * double(ranks - 1) <= most)
+    return words(llvm::divideCeil(halves, 2), ranks);
+  // A ring moves 2 (ranks - 1) / ranks of the bytes, which is all of them on two.
+  const double moved = double(halves) * 2 * double(ranks - 1) / double(ranks);
+  return std::max(collective, collectiveOfMany + perHalf * moved);
+}
+
+double LinkRates::words(int64_t count, int64_t ranks) const {
+  const double sent = 2 * double(count) * double(ranks - 1);
   if (sent <= few)
     return hop;
   if (sent <= many)
     return between(sent, few, hop, many, hopOfMany);
-  if (sent <= most)
-    return between(sent, many, hopOfMany, most, hopOfMost);
-  // A ring moves 2 (ranks - 1) / ranks of the bytes, which is all of them on two.
-  const double moved = double(halves) * 2 * double(ranks - 1) / double(ranks);
-  return std::max(collective, collectiveOfMany + perHalf * moved);
+  return between(sent, many, hopOfMany, most, hopOfMost);
 }
 
 double LinkRates::exchange(int64_t count, int64_t ranks) const {

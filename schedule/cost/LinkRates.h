@@ -21,6 +21,8 @@ struct LinkRates {
   double sentSums(int64_t count, int64_t ranks, double product) const;
   /// Microseconds until each of `ranks` GPUs has the sums of `halves` numbers of all.
   double allReduce(int64_t halves, int64_t ranks) const;
+  /// Microseconds until persistent kernels have `count` words of 8 bytes of every other one.
+  double words(int64_t count, int64_t ranks) const;
   /// Microseconds until the next GPU has `halves` numbers.
   double handOver(int64_t halves) const;
 };

@@ -43,7 +43,7 @@ static double stepOf(const DecodeProblem &step, llvm::ArrayRef<const DecodeKerne
                      const LinkRates &link) {
   const TargetRates &rates = step.target.rates;
   const double graph = graphStepMicroseconds(*step.shape, step.rows, rates) +
-                       exchangeMicroseconds(*step.shape, step.rows, 1, false, rates, link);
+                       exchangeMicroseconds(*step.shape, step.rows, rates, link);
   if (step.rows > persistentRows[std::size(persistentRows) - 1])
     return graph;
   if (const DecodeKernel *taken = leaderOf(kernels, step, step)) {

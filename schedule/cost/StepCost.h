@@ -26,16 +26,18 @@ double graphStepMicroseconds(const DecoderShape &shape, int64_t rows,
 struct BlockWork {
   double weightBytes = 0, keyBytes = 0; ///< that it reads of a layer
   int heads = 1;                        ///< of its cluster
+  double sumBytes = 0;                  ///< of partial sums, which it looks at until all have come
 };
 /// Microseconds of a step in thread block clusters, of one sequence or of several.
 double clusterStepMicroseconds(const DecoderShape &shape, const BlockWork &block, bool several,
                                const TargetRates &rates = {});
 
-/// Microseconds that ranks of the shape take for what they exchange in a step of `rows` sequences:
-/// two sums a layer, of `summands` of each rank, and the choice; as launches or within a kernel.
-/// One alone takes none.
-double exchangeMicroseconds(const DecoderShape &shape, int64_t rows, int64_t summands,
-                            bool inKernel, const TargetRates &rates = {},
+/// Microseconds that ranks of the shape take for what they exchange in a step of `rows` sequences,
+/// as launches: two sums a layer and the choice. One alone takes none.
+double exchangeMicroseconds(const DecoderShape &shape, int64_t rows, const TargetRates &rates = {},
                             const LinkRates &link = {});
+/// The same within a persistent kernel, each of which sends so many words of 8 bytes for a sum.
+double exchangedWordsMicroseconds(const DecoderShape &shape, int64_t wordsOfSum,
+                                  const LinkRates &link = {});
 
 } // namespace gpt2c

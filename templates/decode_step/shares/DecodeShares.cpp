@@ -35,8 +35,6 @@ static std::optional<shares::Division> divisionOf(const DecodeProblem &p) {
 }
 
 static std::string refusal(const DecodeProblem &p) {
-  if (p.ranks > 1 && p.rows > 1)
-    return "ranks share those of one sequence";
   if (p.rows > clusterBlocks)
     return "those are of up to " + std::to_string(clusterBlocks) + " sequences";
   if (p.type != DType::F16 && p.type != DType::BF16)
@@ -63,9 +61,10 @@ static std::string refusal(const DecodeProblem &p) {
 }
 static double cost(const shares::Division &d, const DecodeProblem &p) {
   const shares::BlockBytes bytes = shares::blockBytes(d, int(p.shape->context));
-  return clusterStepMicroseconds(*p.shape, {bytes.others, bytes.keys, d.headsEach}, d.rows > 1,
-                                 p.target.rates) +
-         exchangeMicroseconds(*p.shape, p.rows, 2 * d.clusters, true, p.target.rates);
+  return clusterStepMicroseconds(*p.shape, {bytes.others, bytes.keys, d.headsEach, bytes.sums},
+                                 d.rows > 1, p.target.rates) +
+         exchangedWordsMicroseconds(*p.shape,
+                                    d.clusters * p.shape->width / 4 * (d.rows > 1 ? d.rows : 2));
 }
 
 static std::string slower(const DecodeProblem &p) {
@@ -73,7 +72,7 @@ static std::string slower(const DecodeProblem &p) {
     return "";
   const double here = cost(*divisionOf(p), p),
                launches = graphStepMicroseconds(*p.shape, p.rows, p.target.rates) +
-                          exchangeMicroseconds(*p.shape, p.rows, 1, false, p.target.rates);
+                          exchangeMicroseconds(*p.shape, p.rows, p.target.rates);
   return here <= launches
              ? ""
              : llvm::formatv("they would take {0:F0} us for {1} sequences, launches {2:F0}", here,

@@ -137,13 +137,14 @@ BlockBytes blockBytes(const Division &d, int context) {
   const double slice = d.slice(), weights = sliceBytes(d);
   const double keys =
       4.0 * std::min(context, usualKeys) * d.headDim * d.keysEach / (d.rows > 1 ? 1 : d.ranks);
+  const double looked = 4 * slice * (d.clusters + d.busy()) * d.members;
   if (!meets(d))
-    return {keys, 4 * weights * d.headDim + 2 * weights * d.share(d.clusters)};
+    return {keys, 4 * weights * d.headDim + 2 * weights * d.share(d.clusters), looked};
   const double attention = 2 * weights * (d.headsEach + d.keysEach) * d.headDim,
                column = (d.gated ? 3 : 2) * weights;
   // Partial sums, where a shape may have many clusters with few heads.
   const double sums = (d.rows > 1 ? 2 * d.rows : 4) * slice * (d.clusters + d.busy());
-  return {keys, attention + column * d.hiddenOf(d.clusters, 0).count + sums};
+  return {keys, attention + column * d.hiddenOf(d.clusters, 0).count + sums, looked};
 }
 
 std::optional<Division> divide(Division shape, int context, int records, const Target &target) {
@@ -168,9 +169,9 @@ std::optional<Division> divide(Division shape, int context, int records, const T
         {int(target.clusters(ranks)), mostSources, d.hidden / groupOf(d.hidden, d.weights)});
     // GPUs differ in how many clusters they hold.
     d.leastClusters = std::max(d.busy(), d.clusters - d.clusters / 16);
-    // All members have as many, as each reads the sums of all clusters.
+    // All members have as many, as each reads the sums of all clusters: those that any GPU holds.
     if (d.members > 1)
-      d.clusters = d.leastClusters;
+      d.clusters -= d.clusters / 16;
     if (d.clusters < d.busy() || sliceCount(d.width, ranks, ranks - 1, d.weights) <= 0 ||
         !chooseRing(d, keys, records, sharedBytes))
       return;

@@ -14,9 +14,10 @@ namespace gpt2c::shares {
 /// of a step.
 std::optional<Division> divide(Division shape, int context, int records, const Target &target);
 
-/// Bytes that the block which reads most reads of a layer: of keys, and of all beside them.
+/// Bytes that the block which reads most reads of a layer: of keys, and of all beside them;
+/// of one sequence those of the partial sums of all members.
 struct BlockBytes {
-  double keys, others;
+  double keys, others, sums;
 };
 BlockBytes blockBytes(const Division &d, int context);
 

@@ -108,6 +108,8 @@ template <typename C> struct Layout {
   static_assert(C::Rotary % 2 == 0 && 2 * C::Rotary <= C::HeadDim && C::Rotary <= warps * 32);
   static_assert(Output::operand / 2 <= warps * 32 && C::Vocab > 0);
   static_assert(C::Members >= 1 && C::Members <= 8 && C::Tokens <= C::Members * C::Vocab);
+  // Each reads the sums of as many clusters.
+  static_assert(C::Members == 1 || C::Clusters == C::LeastClusters);
 };
 
 template <typename C> constexpr bool isPaged = C::PageColumns > 0;

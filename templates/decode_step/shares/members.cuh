@@ -1,4 +1,4 @@
-// How members tell each other partial sums and choices in shares/shares.cuh: ranks of a plan that
+// How members tell each other partial sums and choices in shares/shares.cuh and rows.cuh: ranks of a plan that
 // share every layer, each with a kernel of the same division and grid, on a GPU of its own or not.
 //
 // A word of 8 bytes says itself that it has come: its lowest bit is that of its use, which differs
@@ -12,8 +12,9 @@
 // had. The halves with heads have places of their own, since clusters without one send no words in
 // those. Choices likewise alternate from step to step.
 //
-// The bit is taken from partial sums in fp32, the lowest of a column of two, and does not count
-// when they are added: so equal steps have equal bits, whatever uses came before.
+// The bit is taken from partial sums, the lowest of a column of two in fp32 or, of several
+// sequences, of one number of four in two bytes, and does not count when they are added: so equal
+// steps have equal bits, whatever uses came before.
 //
 // A wait for another member has a deadline (tile::Exchange). Behind it nobody waits for others any
 // more, and all blocks go on, with their own clusters' words alone, to the end of the launch: what
@@ -32,6 +33,11 @@ template <int Members> struct Peers {
 template <> struct Peers<1> {};
 
 #if __CUDA_ARCH__ >= 900
+
+/// Two words that follow each other.
+struct WordPair {
+  u64 first, second;
+};
 
 /// What a thread knows.
 template <typename C, bool Several = (C::Members > 1)> struct Member {};
@@ -55,6 +61,9 @@ template <typename C> struct Member<C, true> {
     return n % 2;
   }
   __device__ __forceinline__ bool arrived(u64 word) const { return ((unsigned)word & 1) == bit; }
+  __device__ __forceinline__ bool arrived(const WordPair &v) const {
+    return arrived(v.first) && arrived(v.second);
+  }
   /// A word that has not come.
   __device__ __forceinline__ u64 missing() const { return bit ^ 1; }
 
@@ -62,6 +71,13 @@ template <typename C> struct Member<C, true> {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %2, 0;\n\t"
                  "@p ld.relaxed.sys.global.u64 %0, [%1];\n\t}"
                  : "+l"(v)
+                 : "l"(p), "r"((unsigned)valid)
+                 : "memory");
+  }
+  static __device__ __forceinline__ void load(WordPair &v, const void *p, bool valid) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %3, 0;\n\t"
+                 "@p ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];\n\t}"
+                 : "+l"(v.first), "+l"(v.second)
                  : "l"(p), "r"((unsigned)valid)
                  : "memory");
   }
@@ -78,10 +94,10 @@ template <typename C> struct Member<C, true> {
                  : "memory");
   }
 
-  /// Waits for words of whole warps: v[i][j], missing() before, is at from(i, j) where
+  /// Waits for words of whole warps, or pairs of them: v[i][j], missing() before, is at from(i, j) where
   /// wanted(i, j), and member of(i, j) sends it. Where that one does not in time, it stays as it is.
-  template <int N, int M, typename From, typename Wanted, typename Of>
-  __device__ __forceinline__ void await(u64 (&v)[N][M], From &&from, Wanted &&wanted,
+  template <typename Piece, int N, int M, typename From, typename Wanted, typename Of>
+  __device__ __forceinline__ void await(Piece (&v)[N][M], From &&from, Wanted &&wanted,
                                         Of &&of) const {
     persistent::Patience patience;
     tile::exchanging::Patience ofOthers;

@@ -29,18 +29,23 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
   const VocabularyRecord<Words> &last = shared.vocabulary();
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices(step, 3));
   unsigned epoch = __ldcg(epochWord);
+  if constexpr (C::Members > 1)
+    Member<C>::begin(exchangeOf<C>(shared));
   if constexpr (isPaged<C>)
-    releaseSuccessor(); // all blocks run: it may have multiprocessors that are left
+    if (Base::mayRelease())
+      releaseSuccessor(); // all blocks run: it may have multiprocessors that are left
   for (int s = 0; s < steps; s++) {
-    const u64 bytes = step.channelBytes;
-    offset = epoch % 2 * bytes;
-    // What the step before used, and the choices of the one before that.
-    uint4 *const old = reinterpret_cast<uint4 *>(step.channels + (bytes - offset));
-    for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
-         i += (int)gridDim.x * consumers)
-      __stcg(old + i, uint4{});
-    if (threadIdx.x < rows)
-      __stcg(choiceCopy(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
+    if constexpr (C::Members == 1) {
+      const u64 bytes = step.channelBytes;
+      offset = epoch % 2 * bytes;
+      // What the step before used, and the choices of the one before that.
+      uint4 *const old = reinterpret_cast<uint4 *>(step.channels + (bytes - offset));
+      for (int i = blockIdx.x * consumers + threadIdx.x; i < (int)(bytes / 16);
+           i += (int)gridDim.x * consumers)
+        __stcg(old + i, uint4{});
+      if (threadIdx.x < rows)
+        __stcg(choiceCopy(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
+    }
     const int past = shared.past[place.rank] + s;
     if constexpr (C::Rotary > 0)
       Base::noteAngles(shared.embedding(), past);
@@ -55,10 +60,13 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
         gain = rowGain<C::Gain>(head.half.first);
         ofQ = constantsOfQ(head);
       }
+      const unsigned n = epoch * layers + layer;
+      Base::enterLayer(n - 1);
       if (layer == 0)
         embedRows(shared.embedding(), s);
       else
         receiveRows<C::Clusters>(shared.mlpOf(layer - 1), place.clusters);
+      Base::enterLayer(n);
       if (place.hasHead) {
         storeRows(gain);
         Base::template sync<1, warps + 1>();
@@ -77,9 +85,11 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
       refresh();
       firstOfRows<typename L::Hidden>(shared.mlp, AtMlp, place.hiddenTiles);
       mlpOfRows(half, ofHidden);
-      // What the block has cleared comes before its choice.
-      if (layer == 0 && threadIdx.x == 0)
-        persistent::fence();
+      if constexpr (C::Members == 1) {
+        // What the block has cleared comes before its choice.
+        if (layer == 0 && threadIdx.x == 0)
+          persistent::fence();
+      }
       turn++;
     }
     refresh();
@@ -88,7 +98,10 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
     storeRows(gain);
     Base::template sync<1, warps + 1>();
     vocabularyOfRows(last, s);
-    chooseRows(step, epoch % 3);
+    if constexpr (C::Members > 1)
+      chooseRowsOfMembers(step, epoch);
+    else
+      chooseRows(step, epoch % 3);
     if (threadIdx.x == 0)
       shared.chosen.arrive();
     const int row = threadIdx.x;
@@ -103,13 +116,15 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
         }
       }
     }
-    epoch = (epoch + 1) % 6;
+    epoch = (epoch + 1) % (C::Members == 1 ? 6 : 4);
   }
   Base::template sync<3, warps>(); // *stepIndex has been read
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     if constexpr (!isPaged<C>)
       *step.stepIndex += steps;
     *epochWord = epoch;
+    if constexpr (C::Members > 1)
+      Member<C>::end();
   }
 }
 
@@ -166,6 +181,7 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
     shared.past[threadIdx.x] = last.past[sequence];
   }
   loadPages<C>(shared.pages, last, min((int)blockIdx.x % C::Ranks, last.batch - 1));
+  notePeers<C>(shared);
   __syncthreads();
   clusterBarrier();
   const int steps = last.steps, warp = threadIdx.x / 32;

@@ -214,7 +214,7 @@ __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Wo
   Base::template sync<2, warps + 1>();
   sendAttended(past);
   waitArrival(AtParts, turn);
-  secondOfRows<typename L::Projection>(head.half, place.keys * slots, [&](int chunk) {
+  secondOfRows<typename L::Projection>(head.half, L::busy, place.keys * slots, [&](int chunk) {
     return vectorIn(&shared.attended[g][chunk * L::Projection::columns]);
   });
   advance(place.keys * slots + L::Projection::slots);

@@ -62,6 +62,40 @@ template <typename C> struct RowsStep : Step<C> {
     return reinterpret_cast<char *>(half.partials.word) + offset +
            ((source * ranks + place.rank) * sliceTiles + tile) * 256;
   }
+  /// Adds up what `Sources` clusters of each member have published, of columns and sequences as
+  /// mine.
+  template <int Sources>
+  __device__ __forceinline__ void receiveRowsOfMembers(float2 (&sum)[4],
+                                                       const HalfRecord<Words> &half) {
+    constexpr int all = C::Members * Sources, each = ceilDiv(all, parts),
+                  together = each < 8 ? each : 8;
+#pragma unroll 1
+    for (int begin = 0; begin < each; begin += together) {
+      const int first = (int)threadIdx.x % parts + begin * parts;
+      const char *const from = partialTile(half, first, unit() / 16) + unit() % 16 * 16;
+      constexpr int distance = parts * ranks * sliceTiles * 256;
+      WordPair v[1][together];
+#pragma unroll
+      for (int i = 0; i < together; i++)
+        v[0][i] = {this->missing(), this->missing()};
+      this->await(
+          v, [&](int, int i) { return from + i * distance; },
+          [&](int, int i) { return inside() && begin + i < each && first + i * parts < all; },
+          [&](int, int i) { return (first + i * parts) / Sources; });
+#pragma unroll
+      for (int i = 0; i < together; i++) {
+        const unsigned word[4] = {(unsigned)v[0][i].first & ~1u, (unsigned)(v[0][i].first >> 32),
+                                  (unsigned)v[0][i].second & ~1u, (unsigned)(v[0][i].second >> 32)};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const float2 part = Mma<T>::unpack(word[j]);
+          sum[j].x += part.x;
+          sum[j].y += part.y;
+        }
+      }
+    }
+    this->round++;
+  }
   /// Adds what `sources` clusters, at most Most, have published behind a half to x.
   template <int Most>
   __device__ __forceinline__ void receiveRows(const HalfRecord<Words> &half, int sources) {
@@ -70,23 +104,29 @@ template <typename C> struct RowsStep : Step<C> {
     const float2 bias = C::Bias ? persistent::loadEarly(half.bias + c) : float2{},
                  scale = L::rowScales ? persistent::loadEarly(half.scales + c) : float2{};
     float2 sum[4] = {};
+    if constexpr (C::Members > 1) {
+      receiveRowsOfMembers<Most>(sum, half);
+    } else {
 #pragma unroll
-    for (int begin = 0; begin < each; begin += together) {
-      const int first = (int)threadIdx.x % parts + begin * parts;
-      const char *const from = partialTile(half, first, unit() / 16) + unit() % 16 * 16;
-      constexpr int distance = parts * ranks * sliceTiles * 256;
-      uint4 v[1][together] = {};
-      persistent::receivePieces(
-          v, [&](int, int i) { return from + i * distance; },
-          [&](int, int i) { return inside() && begin + i < each && first + i * parts < sources; });
+      for (int begin = 0; begin < each; begin += together) {
+        const int first = (int)threadIdx.x % parts + begin * parts;
+        const char *const from = partialTile(half, first, unit() / 16) + unit() % 16 * 16;
+        constexpr int distance = parts * ranks * sliceTiles * 256;
+        uint4 v[1][together] = {};
+        persistent::receivePieces(
+            v, [&](int, int i) { return from + i * distance; },
+            [&](int, int i) {
+              return inside() && begin + i < each && first + i * parts < sources;
+            });
 #pragma unroll
-      for (int i = 0; i < together; i++) {
-        const unsigned word[4] = {v[0][i].x, v[0][i].y, v[0][i].z, v[0][i].w};
+        for (int i = 0; i < together; i++) {
+          const unsigned word[4] = {v[0][i].x, v[0][i].y, v[0][i].z, v[0][i].w};
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-          const float2 part = Mma<T>::unpack(word[j]);
-          sum[j].x += part.x;
-          sum[j].y += part.y;
+          for (int j = 0; j < 4; j++) {
+            const float2 part = Mma<T>::unpack(word[j]);
+            sum[j].x += part.x;
+            sum[j].y += part.y;
+          }
         }
       }
     }
@@ -183,13 +223,21 @@ template <typename C> struct RowsStep : Step<C> {
   }
   /// Rows of the block's slice times what the cluster has of all sequences, as its partial sums.
   template <typename P, typename X>
-  __device__ __forceinline__ void secondOfRows(const HalfRecord<Words> &half, int first,
-                                               X &&x) const {
+  __device__ __forceinline__ void secondOfRows(const HalfRecord<Words> &half, int sources,
+                                               int first, X &&x) const {
     Base::template multiply<P>(first, P::tiles, x, [&](int row, const TileSum &sum) {
-      if (row < place.columns)
-        persistent::contributePair(partialTile(half, place.cluster, row / tileRows) + lane * 8,
-                                   (u64)word(total(sum, 1), total(sum, 3)) << 32 |
-                                       word(total(sum, 0), total(sum, 2)));
+      if constexpr (C::Members > 1) {
+        const int source = this->member * sources + place.cluster;
+        if (row < place.columns)
+          this->publish(shared.peers, partialTile(half, source, row / tileRows) + lane * 8,
+                        (u64)Mma<T>::pack(total(sum, 1), total(sum, 3)) << 32 |
+                            (Mma<T>::pack(total(sum, 0), total(sum, 2)) & ~1u) | this->bit);
+      } else {
+        if (row < place.columns)
+          persistent::contributePair(partialTile(half, place.cluster, row / tileRows) + lane * 8,
+                                     (u64)word(total(sum, 1), total(sum, 3)) << 32 |
+                                         word(total(sum, 0), total(sum, 2)));
+      }
     });
   }
   /// A word of a channel: two columns.
@@ -220,7 +268,7 @@ template <typename C> struct RowsStep : Step<C> {
     sendWords(Mma<T>::pack(v.x, v.y), has ? &shared.hidden[place.rank][pair / 4 * 8] : nullptr,
               AtHidden);
     waitArrival(AtHidden, turn);
-    secondOfRows<typename L::Output>(half, 0, [&](int chunk) {
+    secondOfRows<typename L::Output>(half, place.clusters, 0, [&](int chunk) {
       return vectorIn(&shared.hidden[g][chunk * L::Output::columns]);
     });
     advance(L::Output::slots);
@@ -246,6 +294,7 @@ template <typename C> struct RowsStep : Step<C> {
                                                   const Constants &ofQ);
   __device__ __forceinline__ void vocabularyOfRows(const VocabularyRecord<Words> &record, int step);
   __device__ __forceinline__ void chooseRows(const StepRecord<Words> &step, unsigned third);
+  __device__ __forceinline__ void chooseRowsOfMembers(const StepRecord<Words> &step, unsigned use);
   __device__ __forceinline__ void compute(int steps);
   __device__ __forceinline__ void help(int steps);
 };

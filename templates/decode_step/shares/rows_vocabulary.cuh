@@ -72,7 +72,14 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
           const float v =
               fmaf(total(sum, 2 * j + i) - m[i].mean * sums[j], m[i].scale * scale[j], bias[j]);
           const int sequence = 2 * t + i;
-          if (row + j < C::Vocab) {
+          if constexpr (C::Members > 1) {
+            const int token = this->member * C::Vocab + row + j;
+            if (row + j < C::Vocab && token < C::Tokens) {
+              if (sequence < batch)
+                Base::storeLogit(logits, (i64)sequence * C::Tokens + token, v);
+              best[i] = max(best[i], tile::argmaxKey(v, token));
+            }
+          } else if (row + j < C::Vocab) {
             if (sequence < batch)
               logits[(i64)sequence * C::Vocab + row + j] = v;
             best[i] = max(best[i], tile::argmaxKey(v, row + j));
@@ -106,6 +113,45 @@ __device__ __forceinline__ void RowsStep<C>::chooseRows(const StepRecord<Words> 
       shared.id[warp] = persistent::greedyToken(best);
   }
   Base::template sync<3, warps>();
+}
+
+/// The same among members. `use` counts steps.
+template <typename C>
+__device__ __forceinline__ void RowsStep<C>::chooseRowsOfMembers(const StepRecord<Words> &step,
+                                                                 unsigned use) {
+  static_assert(rows <= warps && rows == persistent::clusterBlocks);
+  const unsigned half = this->enter(use);
+  if (warp < rows) {
+    const u64 own = tile::warpLargest(lane < warps ? shared.best[warp][lane] : 0);
+    if (lane == 0) {
+      Base::releaseLogits();
+      this->publish(shared.peers, memberChoices<C>(step, half, warp, this->member) + blockIdx.x,
+                    wordOfKey(own, this->bit));
+    }
+    __syncwarp();
+    constexpr int each = ceilDiv(persistent::maxBlocks, 32);
+    u64 best = 0;
+#pragma unroll 1
+    for (int m = 0; m < C::Members; m++) {
+      u64 key[1][each];
+#pragma unroll
+      for (int i = 0; i < each; i++)
+        key[0][i] = this->missing();
+      const u64 *const from = memberChoices<C>(step, half, warp, m) + lane;
+      this->await(
+          key, [&](int, int i) { return from + i * 32; },
+          [&](int, int i) { return i * 32 + lane < (int)gridDim.x; }, [&](int, int) { return m; });
+#pragma unroll
+      for (int i = 0; i < each; i++)
+        best = max(best, this->arrived(key[0][i]) ? key[0][i] : 0);
+    }
+    best = tile::warpLargest(best);
+    Base::acquireLogits();
+    if (lane == 0)
+      shared.id[warp] = tokenOfWord(best);
+  }
+  Base::template sync<3, warps>();
+  this->round++;
 }
 #endif
 } // namespace gpt2c::shares

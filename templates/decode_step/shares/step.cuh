@@ -300,13 +300,13 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
     if constexpr (C::Members > 1)
       offset = Member<C>::enter(n) * (u64)shared.step().channelBytes;
   }
-  /// Of all members the pair of columns that a lane has of an eighth of the clusters' partial sums.
-  template <int Most>
+  /// The pair of columns that a lane has of an eighth of the partial sums of all members, each of
+  /// which has those of `Sources` clusters.
+  template <int Sources>
   __device__ __forceinline__ void receiveOfMembers(float2 (&sum)[L::passes],
-                                                   const HalfRecord<Words> &half, int sources) {
-    constexpr int each = ceilDiv(C::Members * Most, 8), ///< of an eighth of the warp
+                                                   const HalfRecord<Words> &half) {
+    constexpr int all = C::Members * Sources, each = ceilDiv(all, 8), ///< of an eighth of the warp
         together = least(each, L::passes < 16 ? 16 / L::passes : 1);
-    const int all = C::Members * sources;
 #pragma unroll
     for (int begin = 0; begin < each; begin += together) {
       u64 v[L::passes][together];
@@ -320,7 +320,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       this->await(
           v, [&](int i, int j) { return from + (i * warps * all + 8 * j) * 32; },
           [&](int i, int j) { return inside(i) && begin + j < each && first + 8 * j < all; },
-          [&](int, int j) { return (first + 8 * j) / sources; });
+          [&](int, int j) { return (first + 8 * j) / Sources; });
 #pragma unroll
       for (int i = 0; i < L::passes; i++)
 #pragma unroll
@@ -347,7 +347,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
                                        min(column(i), place.columns - 2));
     float2 ofMembers[L::passes] = {};
     if constexpr (C::Members > 1) {
-      receiveOfMembers<Most>(ofMembers, half, sources);
+      receiveOfMembers<Most>(ofMembers, half);
     } else {
       const char *const from = partial(half, sources, g, column(0));
       persistent::receivePieces(

@@ -100,7 +100,7 @@ double sharesEstimate(const Measured &m, int rows) {
                                 context, records, Target::of({"sm_90a"}));
   EXPECT_TRUE(d);
   const shares::BlockBytes bytes = shares::blockBytes(*d, context);
-  return clusterStepMicroseconds(s, {bytes.others, bytes.keys, d->headsEach}, rows > 1);
+  return clusterStepMicroseconds(s, {bytes.others, bytes.keys, d->headsEach, bytes.sums}, rows > 1);
 }
 
 /// Errors of both forms' estimates, the smallest first.
@@ -136,6 +136,18 @@ TEST(StepCost, EstimatesAreNearWhatWasMeasured) {
   EXPECT_LT(known.back(), 0.30);
   EXPECT_LT(others[others.size() / 2], 0.08);
   EXPECT_LT(others.back(), 0.42);
+}
+
+// 355M, 774M and 1.5B: the larger, the more partial sums blocks look at; of other runs, of one
+// sequence alone.
+TEST(StepCost, LargeModelsTakeLongForPartialSums) {
+  const Measured large[] = {
+      {24, 1024, 4096, 16, 16, 64, 50257, false, false, {}, {266}},
+      {36, 1280, 5120, 20, 20, 64, 50257, false, false, {}, {579}},
+      {48, 1600, 6400, 25, 25, 64, 50257, false, false, {}, {1083}},
+  };
+  for (const Measured &m : large)
+    EXPECT_NEAR(sharesEstimate(m, 1) / m.shares[0], 1, 0.15) << m.width;
 }
 
 TEST(StepCost, TheFormThatIsTakenIsSeldomTheSlowerOne) {
