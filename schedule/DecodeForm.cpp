@@ -46,7 +46,7 @@ bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,
                     llvm::ArrayRef<const DecodeKernel *> kernels) {
   const DecodeKernel *own = leaderOf(kernels, step, step),
                      *taken = leaderOf(kernels, floats, floats);
-  if (!taken)
+  if (!taken || own == taken)
     return false;
   const std::optional<double> takes = taken->candidates(floats).front().microseconds;
   if (own) {

@@ -161,7 +161,7 @@ private:
     if (wide || f.name() == functions::prefillShort ||
         isOneToken(f, *linear->operand(ops::Linear::X)))
       treatment = Treatment::WeightsOnly;
-    if (wide && !imported && (!isVocabularyProjection(*linear) || !haveWholeUnits(f)))
+    if (wide && !imported && (!isVocabularyProjection(*linear) || !haveBytes(f)))
       return widen(f, linear);
     Builder b(f, linear);
     b.setLocations(linear->locations);
@@ -205,13 +205,17 @@ private:
     return llvm::Error::success();
   }
 
-  /// Whether rows of the weights of all its products are units of 16 bytes in int8, as the fast
-  /// kernels read them: where some are not a step is one kernel only if all are floats.
-  static bool haveWholeUnits(const Function &f) {
-    return llvm::all_of(f.ops(), [](const auto &op) {
-      return !(op->is(OpCode::Linear) || op->is(OpCode::QuantizedLinear)) ||
-             op->operand(ops::Linear::W)->type.shape[1].constant().value_or(0) % 16 == 0;
-    });
+  /// Whether a widened function keeps the bytes of its vocabulary: where its steps may be one
+  /// kernel that reads both bytes and floats in the layers. It reads neither rows of int8 that are
+  /// no units of 16 bytes nor, in all forms, four bits: a step is one kernel then if all are
+  /// floats.
+  bool haveBytes(const Function &f) const {
+    const bool fourBits = ctx_.options().quantize.scheme == QuantizeScheme::W4A16;
+    return !(fourBits && f.name() == functions::widened(functions::decode)) &&
+           llvm::all_of(f.ops(), [](const auto &op) {
+             return !(op->is(OpCode::Linear) || op->is(OpCode::QuantizedLinear)) ||
+                    op->operand(ops::Linear::W)->type.shape[1].constant().value_or(0) % 16 == 0;
+           });
   }
 
   /// Gives the product the floats that its int8 weights stand for.
