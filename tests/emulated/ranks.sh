@@ -25,19 +25,22 @@ for precision in fp32 ${2:+fp16}; do
   [ -z "${2:-}" ] || e2e_engine ranks.plan cuda:0,1 6
   echo "$precision: $(tr '\n' ' ' <two.txt)"
 done
-compilePlan "$1" -o ranks.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp16 --max-batch=4 \
-  --tensor-parallel=2 --verify=off
+# As many numbers as are worth sending from within products.
+python3 "$GPT2C_SOURCE_DIR/tests/data/random_checkpoint.py" model gpt2 128 2 2 128 1 61 256
+compilePlan model -o ranks.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp16 --max-batch=4 \
+  --tensor-parallel=2 --decode=graph --verify=off
 prompts=() steps=1
 for first in 1 2 3 4; do
-  prompts+=("--ids=$first$(for i in $(seq 20); do echo -n ",$((first * i * 7 % 60))"; done)")
+  prompts+=("--ids=$first$(for i in $(seq 139); do echo -n ",$((first * i * 7 % 60))"; done)")
 done
 tokens cuda >one.txt
 tokens cuda:0,1 >two.txt
-gpt2c-dump ranks.plan | grep -q "linear+send"
+gpt2c-dump ranks.plan --steps >steps.txt
+grep -q "linear+send" steps.txt || { echo "FAIL: no product sends its sums"; exit 1; }
 cmp one.txt two.txt
 if GPT2C_EMULATED_PEERS=0 gpt2c-run ranks.plan --gpus=0,1 --ids=3 -n 1 2>stderr.txt; then
   echo "FAIL: GPUs that do not reach each other are ranks"
   exit 1
 fi
 grep "has no access to the memory of emulated GPU (0000:01:00.0)" stderr.txt
-rm -f ranks.plan
+rm -rf ranks.plan model steps.txt
