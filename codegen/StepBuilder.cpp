@@ -122,6 +122,8 @@ plan::ArgT StepBuilder::exchange(int64_t bytes) {
   return pointer(plan::ArgKind::Exchange, int(bytes));
 }
 
+plan::ArgT StepBuilder::exchangeOfShared() { return pointer(plan::ArgKind::Exchange, -1); }
+
 plan::ArgT StepBuilder::f32(float value) {
   plan::ArgT a;
   a.kind = plan::ArgKind::F32;

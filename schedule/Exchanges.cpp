@@ -14,14 +14,10 @@ static Value *addedTo(const Op &op, const Value *v) {
   return other->type.dtype == v->type.dtype && op.result()->type == v->type ? other : nullptr;
 }
 
-void FunctionScheduler::allReduce(Op &op) {
+AllReduceGroup FunctionScheduler::sumOf(Op &op) const {
   AllReduceGroup group{.reduce = &op, .last = &op, .what = "all_reduce"};
-  const auto product = groups_.find(&op);
-  group.sent = product != groups_.end() && product->second.get<LinearGroup>();
   group.processors = options_.target.multiprocessors;
   auto take = [&](Op &behind, llvm::StringRef what) {
-    if (!group.sent || group.last != &op) // the product's launch has the place of the op
-      setFused(*group.last);
     group.last = &behind;
     group.what += what;
   };
@@ -46,12 +42,27 @@ void FunctionScheduler::allReduce(Op &op) {
     at = added;
     take(*next, isRow ? "+bias" : "+residual");
   }
+  const Value *y = group.last->result();
+  constexpr int width = AllReduceGroup::statisticsWidth;
+  if (wishes_.of(y) && sums == DType::F32 && lastDim(y) % width == 0)
+    group.statistics = {int(lastDim(y) / width), width};
+  return group;
+}
+
+void FunctionScheduler::setCovered(const AllReduceGroup &group) {
+  for (Op *op = group.reduce; op != group.last; op = onlyReader(op->result()))
+    if (op != group.reduce || !group.sent) // the product's launch has the place of the sum
+      setFused(*op);
+  if (group.statistics.parts > 0)
+    statistics_[group.last->result()] = group.statistics;
+}
+
+void FunctionScheduler::allReduce(Op &op) {
+  AllReduceGroup group = sumOf(op);
+  const auto product = groups_.find(&op);
+  group.sent = product != groups_.end() && product->second.get<LinearGroup>();
+  setCovered(group);
   Op &last = *group.last;
-  const Value *y = last.result();
-  if (wishes_.of(y) && sums == DType::F32 && lastDim(y) % AllReduceGroup::statisticsWidth == 0) {
-    constexpr int width = AllReduceGroup::statisticsWidth;
-    group.statistics = statistics_[y] = {int(lastDim(y) / width), width};
-  }
   set(last, {std::move(group)});
 }
 

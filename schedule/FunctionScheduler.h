@@ -47,6 +47,10 @@ private:
   Op *fusedRope(const Op &op, const AttentionProblem &p, std::vector<NearMiss> &misses) const;
   void embed(Op &op);
   void argMax(Op &op);
+  /// A sum over ranks, and what is added to it behind it.
+  AllReduceGroup sumOf(Op &op) const;
+  /// What it covers up to the last op has no launch of its own.
+  void setCovered(const AllReduceGroup &group);
   void allReduce(Op &op);
   /// Norms and rotations that all who read them compute themselves.
   void finish(Op &op);

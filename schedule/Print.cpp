@@ -34,6 +34,8 @@ static std::string text(const LinearGroup &g) {
                           g.statisticsWidth);
   if (f.best)
     out += ", leaves its largest";
+  if (g.sum)
+    out += llvm::formatv(", adds sums of {0} ranks", g.sum->reduce->intAttr("ranks")).str();
   if (g.residualInPlace)
     out += ", residual where it comes from";
   if (g.int8)

@@ -38,6 +38,20 @@ struct Int8Product {
   int64_t resultGroup = 0; ///< like rowGroup
 };
 
+/// A sum over ranks, and what is added to it behind it.
+struct AllReduceGroup {
+  Op *reduce = nullptr;
+  Op *last = nullptr;            ///< whose result is stored, and whose place the launch has
+  Value *bias = nullptr;         ///< of each column; null: none
+  Value *residual = nullptr;     ///< likewise, as large as the result
+  std::string what = {};         ///< "all_reduce+bias+residual"
+  RowStatistics statistics = {}; ///< of the result that it leaves; none: no parts
+  bool sent = false;             ///< the product in front has sent its sums to all ranks
+  bool received = false;         ///< it adds them itself, unless ranks share a device
+  int64_t processors = 0;        ///< of the target
+  static constexpr int statisticsWidth = 32;
+};
+
 /// A product with weights.
 struct LinearGroup {
   Op *product = nullptr;
@@ -49,7 +63,11 @@ struct LinearGroup {
   LinearCandidate taken = {};
   Choice choice = {};
   int statisticsWidth = 0; ///< of a part of the statistics of its result that it leaves; 0: none
-  std::optional<Int8Product> int8 = {}; ///< of a quantised form
+  std::optional<Int8Product> int8 = {};   ///< of a quantised form
+  std::optional<AllReduceGroup> sum = {}; ///< over ranks, that is part of it: its tiles receive
+
+  /// Whose result it stores, and whose place the launch has.
+  Op *last() const { return sum ? sum->last : end ? end : product; }
 };
 
 /// Both products of an MLP, and the norm before them.
@@ -89,19 +107,6 @@ struct EmbedGroup {
 struct LargestGroup {
   Op *argMax;
   Value *of; ///< the product's result
-};
-
-/// A sum over ranks, and what is added to it behind it.
-struct AllReduceGroup {
-  Op *reduce = nullptr;
-  Op *last = nullptr;            ///< whose result is stored, and whose place the launch has
-  Value *bias = nullptr;         ///< of each column; null: none
-  Value *residual = nullptr;     ///< likewise, as large as the result
-  std::string what = {};         ///< "all_reduce+bias+residual"
-  RowStatistics statistics = {}; ///< of the result that it leaves; none: no parts
-  bool sent = false;             ///< the product in front has sent its sums to all ranks
-  int64_t processors = 0;        ///< of the target
-  static constexpr int statisticsWidth = 32;
 };
 
 /// A launch for one op by itself, or as many as its lowering takes.

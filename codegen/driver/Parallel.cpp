@@ -35,14 +35,16 @@ public:
       } else if (const auto *mlp = group.get<MlpGroup>()) {
         if (mlp->taken.microseconds)
           all -= *mlp->taken.microseconds * (1 - 1.0 / double(tensor));
-        all += sums(mlp->problem.output, tensor);
+        all += sums(mlp->problem.output, tensor, 0);
       }
     return all;
   }
 
 private:
-  double sums(const LinearProblem &p, int64_t tensor) const {
-    return link_.allReduce(p.rows * p.n, tensor);
+  double sums(const LinearProblem &p, int64_t tensor, double product) const {
+    const double launch = 2 * rates_.launches();
+    return isNarrow(p.x) ? link_.sumBehind(p.rows * p.n, tensor, product, launch)
+                         : link_.exchange(p.rows * p.n, tensor) + launch;
   }
 
   /// What the product takes more, or less, where each rank has some columns of its result; or,
@@ -57,7 +59,7 @@ private:
     const double after = !candidates.empty() && candidates.front().microseconds
                              ? *candidates.front().microseconds
                              : before / double(tensor);
-    return after - before + (adds ? sums(p, tensor) : 0);
+    return after - before + (adds ? sums(p, tensor, after) : 0);
   }
 
   const FunctionSchedule &version_;

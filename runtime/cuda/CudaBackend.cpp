@@ -320,7 +320,8 @@ Result<std::unique_ptr<CudaBackend>> openBackend(std::shared_ptr<CudaDevice> dev
   auto start = std::chrono::steady_clock::now();
   RankPlace place;
   if (exchange)
-    place = {exchange->rank(), exchange->ranks(), exchange->record(), exchange->ranksOfDevice()};
+    place = {exchange->rank(), exchange->ranks(), exchange->record(), exchange->ranksOfDevice(),
+             exchange->areApart()};
   if (stages > 1) {
     Result<StagePlan> cut = StagePlan::create(
         plan->meta(), functionsFor(plan->meta(), device->capability(), place.ranks), stage, stages);

@@ -456,6 +456,13 @@ static bool pointsToState(const plan::FunctionT &function, const plan::ArgT &arg
          (arg.kind == plan::ArgKind::Output && function.outputs[i]->role == plan::Role::KvState);
 }
 
+/// Whether it does what launches in front of it have done where ranks do not share a device.
+static bool isForSharedDevice(const plan::StepT &step) {
+  return std::ranges::any_of(step.args, [](const auto &arg) {
+    return arg->kind == plan::ArgKind::Exchange && arg->index < 0;
+  });
+}
+
 Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
                              std::span<const CUdeviceptr> inputs,
                              std::span<const CUdeviceptr> outputs, const AfterStep &after) {
@@ -473,6 +480,8 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
     }
     last = i + 1;
     const auto &step = function.steps[i];
+    if (place_.apart && isForSharedDevice(*step))
+      continue;
     Launch launch;
     launch.function = kernels_[step->kernel];
     launch.sharedBytes = step->shared_bytes;

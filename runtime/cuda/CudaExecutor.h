@@ -21,6 +21,7 @@ struct RankPlace {
   int rank = 0, ranks = 1;
   CUdeviceptr exchange = 0;
   int ranksOfDevice = 1;               ///< kernels of all of them run at the same time
+  bool apart = false;                  ///< no two ranks share a device
   std::optional<StagePlan> stage = {}; ///< none: the device has all layers
 };
 

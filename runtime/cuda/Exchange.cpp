@@ -68,10 +68,11 @@ Status Exchange::place(std::span<const std::unique_ptr<Exchange>> all, double pa
   record.error = reinterpret_cast<uint64_t>(error_.data());
   record.patience = uint64_t(patience * 1e9);
   record.rank = rank_;
-  record.apart = std::ranges::none_of(all, [&](const auto &a) {
+  apart_ = std::ranges::none_of(all, [&](const auto &a) {
     return std::ranges::any_of(
         all, [&](const auto &b) { return a != b && a->device_->isSameGpu(*b->device_); });
   });
+  record.apart = apart_;
   record.ranks = ranks_;
   record.sumsAt = sumsAt(ranks_);
   record.sumsBytes = sums_;

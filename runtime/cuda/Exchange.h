@@ -22,6 +22,8 @@ public:
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  /// No two ranks share a device.
+  bool areApart() const { return apart_; }
   /// What kernels are given.
   CUdeviceptr record() const { return record_.address(); }
   uint64_t bytes() const { return record_.bytes() + slots_.bytes(); }
@@ -44,6 +46,7 @@ private:
 
   std::shared_ptr<CudaDevice> device_;
   int rank_ = 0, ranks_ = 1, ranksOfDevice_ = 1;
+  bool apart_ = false;
   double patience_ = 0;
   uint64_t sums_ = 0;
   DeviceMemory record_, slots_;

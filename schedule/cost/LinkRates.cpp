@@ -8,6 +8,8 @@ namespace gpt2c {
 
 // Where the measured hops lie.
 constexpr double few = 8192, many = 51'200, most = 204'800;
+// That have a place each in a round.
+constexpr int64_t mostWords = 1 << 17;
 
 static double between(double x, double x0, double y0, double x1, double y1) {
   return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
@@ -34,7 +36,6 @@ double LinkRates::words(int64_t count, int64_t ranks) const {
 }
 
 double LinkRates::exchange(int64_t count, int64_t ranks) const {
-  constexpr int64_t mostWords = 1 << 17;
   const double sent = double(count) * double(ranks - 1);
   return count <= mostWords ? hop + 8 * sent / bytes : 10 * hop + 4 * sent / (bytes / 2);
 }
@@ -44,6 +45,15 @@ double LinkRates::sentSums(int64_t count, int64_t ranks, double product) const {
   const double sent = 2 * double(count) * double(ranks - 1) / bytes,
                added = 2 * double(count) * double(ranks + 2) / memory;
   return 2 * hop + std::max(0.0, sent - product) + added;
+}
+
+double LinkRates::receivedSums(int64_t count, int64_t ranks) const {
+  return hop + 4 * double(count) * double(ranks - 1) / bytes;
+}
+
+double LinkRates::sumBehind(int64_t count, int64_t ranks, double product, double launch) const {
+  const double apart = launch + std::min(exchange(count, ranks), sentSums(count, ranks, product));
+  return count <= 2 * mostWords ? std::min(apart, receivedSums(count, ranks)) : apart;
 }
 
 double LinkRates::handOver(int64_t halves) const { return hop + 2 * double(halves) / bytes; }

@@ -19,6 +19,12 @@ struct LinkRates {
   /// What is left of it behind a product that takes `product`, and sends them in two bytes each as
   /// its tiles end: the rest of the way, and a launch that adds them.
   double sentSums(int64_t count, int64_t ranks, double product) const;
+  /// The same of sums that tiles of a product exchange as they end, in two bytes each and as many
+  /// of numbers: without a launch behind it.
+  double receivedSums(int64_t count, int64_t ranks) const;
+  /// What a sum over ranks takes behind a product in fp16 or bf16 that takes `product`, in
+  /// whichever of these forms it takes least, with the launch that it may need.
+  double sumBehind(int64_t count, int64_t ranks, double product, double launch) const;
   /// Microseconds until each of `ranks` GPUs has the sums of `halves` numbers of all.
   double allReduce(int64_t halves, int64_t ranks) const;
   /// Microseconds until persistent kernels have `count` words of 8 bytes of every other one.

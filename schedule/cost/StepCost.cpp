@@ -65,8 +65,11 @@ double exchangeMicroseconds(const DecoderShape &s, int64_t rows, const TargetRat
   if (s.ranks == 1)
     return 0;
   const double launch = 2 * rates.launches();
-  return 2 * double(s.layers.size()) * (link.allReduce(rows * s.width, s.ranks) + launch) +
-         link.allReduce(rows * 2, s.ranks) + launch;
+  // Of more rows products send their sums, or their tiles exchange them.
+  constexpr int64_t few = 16;
+  const double sum = rows <= few ? link.allReduce(rows * s.width, s.ranks) + launch
+                                 : link.sumBehind(rows * s.width, s.ranks, 0, launch);
+  return 2 * double(s.layers.size()) * sum + link.allReduce(rows * 2, s.ranks) + launch;
 }
 
 double exchangedWordsMicroseconds(const DecoderShape &s, int64_t wordsOfSum,

@@ -71,6 +71,8 @@ LinearProblem LinearFamily::fused(LinearProblem p, const ProductSite &site,
   p.fused.end = end;
   if (end != ProductEndKind::None && site.form->stores)
     p.y = site.form->stores(*site.end);
+  if (end == ProductEndKind::Receive)
+    p.fused.statistics = site.statisticsOfEnd;
   if (!site.norm)
     return p;
   p.fused.norm = site.normed.norm;
@@ -120,6 +122,10 @@ void LinearFamily::takeEnd(ProductSite &site, ProductForm &form) const {
   if (!none && !isEndDearer(p, ended, site)) {
     form.problem = whole;
     return;
+  }
+  if (site.form->otherwise) {
+    site.form = site.form->otherwise;
+    return takeEnd(site, form);
   }
   const ProductEndInfo &info = infoOf(site.form->kind);
   form.misses.push_back(

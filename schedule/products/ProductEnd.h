@@ -52,6 +52,8 @@ struct ProductEnd {
   /// Microseconds that launches behind a product take less which ends so, and itself takes
   /// `product`; null: a launch that reads what the product has written.
   double (*saves)(const LinearProblem &ended, const Op &op, double product) = nullptr;
+  /// Of the same op, where this one is not taken; null: there is no other.
+  const ProductEnd *otherwise = nullptr;
 };
 
 } // namespace gpt2c

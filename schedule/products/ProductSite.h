@@ -23,6 +23,7 @@ struct ProductSite {
   bool normOfEnd = false;
   const RowStatistics *statistics = nullptr; ///< that the rows of the norm were left with
   bool statisticsWished = false;             ///< of its result
+  bool statisticsOfEnd = false;              ///< of what a sum over ranks becomes
   bool choice = false; ///< the index of the largest element of each row is asked for
 };
 

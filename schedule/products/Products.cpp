@@ -20,6 +20,8 @@ ProductSite FunctionScheduler::siteOf(const Op &product) const {
   site.statisticsWished = wishes_.ofResult(product);
   if (site.end && site.form->kind == ProductEndKind::Rotation && isTurnedByReader(*site.end))
     site.end = nullptr;
+  if (site.end && site.form->kind == ProductEndKind::Receive)
+    site.statisticsOfEnd = sumOf(*site.end).statistics.parts > 0;
   return site;
 }
 
@@ -37,6 +39,8 @@ static std::string nameOf(const LinearGroup &g, const ProductEnd *form) {
     what += "+" + op.stringAttr("activation");
   if (residualOf(op))
     what += "+residual";
+  if (g.sum)
+    return what + "+" + g.sum->what;
   return g.end ? what + form->name(*g.end) : what;
 }
 
@@ -86,6 +90,10 @@ void FunctionScheduler::product(Op &op) {
     }
     form.candidates = family.candidates(group.problem);
   }
+  if (group.problem.fused.end == ProductEndKind::Receive) {
+    group.sum = sumOf(*group.end);
+    group.sum->received = true;
+  }
   group.what = nameOf(group, site.form);
   group.choice.key = choiceKey(group);
   choose(std::move(group), std::move(form.candidates), std::move(form.misses));
@@ -109,7 +117,7 @@ size_t FunctionScheduler::chosen(const LinearGroup &group,
 void FunctionScheduler::choose(LinearGroup group, std::vector<LinearCandidate> list,
                                std::vector<NearMiss> misses) {
   const LinearProblem &p = group.problem;
-  Op &op = *group.product, &at = group.end ? *group.end : op;
+  Op &op = *group.product, &at = *group.last();
   if (&at != &op)
     setFused(op);
   if (list.empty()) {
@@ -123,8 +131,10 @@ void FunctionScheduler::choose(LinearGroup group, std::vector<LinearCandidate> l
   group.choice.name = group.taken.name;
   group.choice.sumOrder = group.taken.order;
   group.statisticsWidth = group.taken.kernel->statisticsWidth(group.taken.config);
-  if (const int width = group.statisticsWidth)
+  if (const int width = group.statisticsWidth; width > 0 && !group.sum)
     statistics_[op.result(0)] = {int(p.n / width), width};
+  if (group.sum)
+    setCovered(*group.sum);
   if (p.fused.best)
     largest_.insert(op.result(0));
   const Value *residual = residualOf(op);

@@ -60,6 +60,13 @@ KernelSource allReduceSent(llvm::StringRef name, const AllReduceSentConfig &c) {
   return w.finish(threads, 0, 2);
 }
 
+KernelSource allReduceReceived(llvm::StringRef name, const AllReduceReceivedConfig &c) {
+  KernelWriter w(name, "templates/exchange/all_reduce_received.cuh", "tile::allReduceReceived");
+  addTypes(w, c);
+  addEnd(w, c);
+  return w.finish(threads);
+}
+
 KernelSource allGather(llvm::StringRef name, const AllGatherConfig &c) {
   const llvm::StringRef word = c.wide ? "unsigned" : "unsigned short";
   KernelWriter w(name, "templates/exchange/all_gather.cuh", "tile::allGather");
@@ -91,7 +98,7 @@ static std::string tooManyRanks(int64_t ranks) {
 llvm::Error emitAllReduce(StepBuilder &b, const AllReduceGroup &group) {
   Op &op = *group.reduce;
   Value *x = op.operand(0), *y = group.last->result();
-  AllReduceSentConfig c;
+  AllReduceConfig c;
   c.ranks = op.intAttr("ranks");
   if (const std::string why = tooManyRanks(c.ranks); !why.empty())
     return noKernel(op, why);
@@ -101,15 +108,16 @@ llvm::Error emitAllReduce(StepBuilder &b, const AllReduceGroup &group) {
   if (x->type.rank() == 0 || !x->type.shape.back().isConstant())
     return noKernel(op, "the number of its columns is not constant");
   c.y = scalarOf(y);
-  c.x = group.sent ? c.y : scalarOf(x);
+  const bool stored = !group.sent && !group.received; // by the product
+  c.x = stored ? scalarOf(x) : c.y;
   c.n = lastDim(x);
   if (group.bias)
     c.bias = scalarOf(group.bias);
   if (group.residual)
     c.residual = scalarOf(group.residual);
   ArgList list(b);
-  list.set("exchange", StepBuilder::exchange());
-  if (!group.sent)
+  list.set("exchange", group.received ? StepBuilder::exchangeOfShared() : StepBuilder::exchange());
+  if (stored)
     list.in("x", x);
   if (group.bias)
     list.in("bias", group.bias);
@@ -118,16 +126,23 @@ llvm::Error emitAllReduce(StepBuilder &b, const AllReduceGroup &group) {
   c.statistics = group.statistics.parts > 0;
   static_assert(AllReduceGroup::statisticsWidth == 32);
   if (c.statistics)
-    list.set("statistics", b.addStatistics(y, leading(y), group.statistics));
-  auto args = list.out("y", y).i32("rows", leading(x)).take();
+    list.set("statistics",
+             group.received ? b.statistics(y) : b.addStatistics(y, leading(y), group.statistics));
+  group.received ? list.in("y", y) : list.out("y", y); // it lies there already
+  auto args = list.i32("rows", leading(x)).take();
   if (!args)
     return args.takeError();
   const Dim count = elements(x);
   const std::string name = b.pool().nextKernelName("all_reduce");
   b.launch(group.last->locations, group.what,
-           group.sent ? allReduceSent(name, c) : allReduce(name, c), *args,
-           group.sent ? sentGrid(b.expr(count), group.processors) : exchangeGrid(b.expr(count)),
-           (group.sent ? bytesOf(y) * Dim(c.ranks) : bytesOf(x)) + bytesOf(y) +
+           group.sent       ? allReduceSent(name, {c})
+           : group.received ? allReduceReceived(name, {c})
+                            : allReduce(name, c),
+           *args,
+           group.sent       ? sentGrid(b.expr(count), group.processors)
+           : group.received ? exchangeGrid(ceilDivExpr(b.expr(count), 2))
+                            : exchangeGrid(b.expr(count)),
+           (stored ? bytesOf(x) : bytesOf(y) * Dim(c.ranks)) + bytesOf(y) +
                (group.residual ? bytesOf(group.residual) : Dim(0)),
            count * Dim(c.ranks - 1));
   return llvm::Error::success();

@@ -18,6 +18,8 @@ struct AllReduceConfig {
 };
 /// What products have sent, in type x; n is a multiple of 8.
 struct AllReduceSentConfig : AllReduceConfig {};
+/// Likewise of tiles that receive, where ranks share a device.
+struct AllReduceReceivedConfig : AllReduceConfig {};
 struct AllGatherConfig {
   bool wide = true; ///< elements of 4 bytes, or of 2
   int64_t n = 0, ranks = 2;
@@ -25,8 +27,9 @@ struct AllGatherConfig {
 
 KernelSource allReduce(llvm::StringRef name, const AllReduceConfig &config);
 KernelSource allReduceSent(llvm::StringRef name, const AllReduceSentConfig &config);
+KernelSource allReduceReceived(llvm::StringRef name, const AllReduceReceivedConfig &config);
 KernelSource allGather(llvm::StringRef name, const AllGatherConfig &config);
-/// Of either, for `count` words.
+/// Of either, for `count` words; of allReduceReceived for as many pairs of sums.
 Grid exchangeGrid(const plan::ExprT &count);
 /// Of allReduceSent, of a device with so many multiprocessors.
 Grid sentGrid(const plan::ExprT &count, int64_t processors);

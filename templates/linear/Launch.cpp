@@ -57,7 +57,7 @@ llvm::Error LinearLaunch::addNormStatistics() const {
 }
 
 void LinearLaunch::addStatistics(int width) const {
-  call.args["yStatistics"] = b.addStatistics(op.result(0), call.m, {int(p.n / width), width});
+  call.args["yStatistics"] = b.addStatistics(call.y, call.m, {int(p.n / width), width});
 }
 
 void LinearLaunch::addLargest(int64_t parts) const {

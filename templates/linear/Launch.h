@@ -12,6 +12,7 @@ namespace gpt2c {
 /// `args`.
 struct LinearCall {
   Dim m;
+  Value *y = nullptr; ///< that the launch stores
   StepBuilder::Args args;
   Epilogue epilogue;
   std::string what;

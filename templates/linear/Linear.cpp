@@ -1,6 +1,7 @@
 // Products with weights: their operands and epilogues.
 #include "templates/linear/Linear.h"
 
+#include "templates/exchange/Exchange.h"
 #include "templates/generic/GenericLowerings.h"
 #include "templates/linear/Mlp.h"
 #include "templates/linear/ends/EpilogueEnd.h"
@@ -23,6 +24,14 @@ static void addEpilogue(const LinearGroup &g, ArgList &args, Epilogue &epilogue,
     epilogue.push_back({stageOf(a)});
   if (g.end)
     epilogue.push_back(endOf(g.problem.fused.end).stage(g, args));
+  auto add = [&](EpilogueStage::Kind kind, Value *v) {
+    epilogue.push_back({kind, scalarOf(v)});
+    args.in(operandName(), v);
+  };
+  if (g.sum && g.sum->bias)
+    add(EpilogueStage::AddBias, g.sum->bias);
+  if (g.sum && g.sum->residual)
+    add(EpilogueStage::AddMatrix, g.sum->residual);
   if (!residual)
     return;
   const std::string name = operandName();
@@ -42,7 +51,7 @@ llvm::Expected<LinearCall> linearCall(const LinearGroup &g, ArgList &args, Epilo
   Op &op = *g.product;
   const bool plain = op.is(OpCode::Linear);
   Value *x = g.norm ? g.norm->operand(ops::LayerNorm::X) : op.operand(ops::Linear::X),
-        *w = op.operand(ops::Linear::W), *y = g.end ? g.end->result() : op.result(0),
+        *w = op.operand(ops::Linear::W), *y = g.last()->result(0),
         *bias =
             op.operand(plain ? unsigned(ops::Linear::Bias) : unsigned(ops::QuantizedLinear::Bias)),
         *residual = residualOf(op);
@@ -52,6 +61,7 @@ llvm::Expected<LinearCall> linearCall(const LinearGroup &g, ArgList &args, Epilo
   addEpilogue(g, args, call.epilogue, bias, residual);
   const int64_t n = g.problem.n, k = g.problem.k;
   call.m = leading(x);
+  call.y = y;
   args.in("x", x).in("w", w).i32("m", call.m).i32("n", n).i32("k", k);
   if (g.problem.fused.end == ProductEndKind::Send)
     args.set("y", StepBuilder::null());
@@ -63,7 +73,7 @@ llvm::Expected<LinearCall> linearCall(const LinearGroup &g, ArgList &args, Epilo
   call.args = std::move(*taken);
   call.bytes = bytesOf(x) + bytesOf(w) + bytesOf(y);
   call.flops = call.m * Dim(2 * n * k);
-  for (Value *v : {bias, residual})
+  for (Value *v : {bias, residual, g.sum ? g.sum->residual : nullptr})
     if (v)
       call.bytes = call.bytes + bytesOf(v);
   return call;
@@ -80,7 +90,11 @@ llvm::Error emitLinear(StepBuilder &b, const LinearGroup &g) {
     return emitInt8(b, g);
   ArgList args(b);
   auto call = linearCall(g, args);
-  return call ? launch(b, g, *call) : call.takeError();
+  if (!call)
+    return call.takeError();
+  if (llvm::Error e = launch(b, g, *call))
+    return e;
+  return g.sum ? emitAllReduce(b, *g.sum) : llvm::Error::success();
 }
 
 llvm::Error emitMlp(StepBuilder &b, const MlpGroup &g) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ranks.sh MODEL.onnx [whole]: two ranks on one device and on two give the tokens of one in fp32,
-# and of prompts of many rows in fp16, whose products send their sums; a device that does not reach
+# and of prompts of many rows in fp16, whose products send or add sums; a device that does not reach
 # another is refused. whole: in fp16 the same tokens wherever they are, too, and requests through
 # the engine get those of sessions.
 set -euo pipefail
@@ -36,7 +36,7 @@ done
 tokens cuda >one.txt
 tokens cuda:0,1 >two.txt
 gpt2c-dump ranks.plan --steps >steps.txt
-grep -q "linear+send" steps.txt || { echo "FAIL: no product sends its sums"; exit 1; }
+grep -q "linear+all_reduce" steps.txt || { echo "FAIL: no product adds sums"; exit 1; }
 cmp one.txt two.txt
 if GPT2C_EMULATED_PEERS=0 gpt2c-run ranks.plan --gpus=0,1 --ids=3 -n 1 2>stderr.txt; then
   echo "FAIL: GPUs that do not reach each other are ranks"

@@ -44,7 +44,7 @@ static std::string describeArg(const rt::Plan &plan, const FunctionView &view,
   case plan::ArgKind::WeightPart:
     return "part " + std::to_string(arg.index) + " of weights" + plus(view, arg);
   case plan::ArgKind::Exchange:
-    return "exchange";
+    return arg.index < 0 ? "exchange, where ranks share a device" : "exchange";
   case plan::ArgKind::Scratch:
     return "scratch + " + std::to_string(arg.index);
   }

@@ -1,33 +1,11 @@
 // Partial sums that go to all ranks as tiles end (templates/linear/parts/sent.cuh), rounded to the
 // type of what becomes of them.
-#include "ir/Error.h"
-#include "runtime/cuda/ExchangeRecord.h"
 #include "schedule/cost/LinkRates.h"
-#include "schedule/products/Operands.h"
-#include "templates/linear/ends/EpilogueEnd.h"
+#include "templates/linear/ends/SumsOverRanks.h"
 
 namespace gpt2c {
 
 namespace send_end {
-
-/// The cast that alone reads a sum over ranks; null: there is none.
-static const Op *castBehind(const Op &sum) {
-  const auto uses = sum.result()->uses();
-  const Op *reader = uses.size() == 1 ? uses[0].op : nullptr;
-  return reader && reader->is(OpCode::Cast) && hasKernelTypes(*reader) ? reader : nullptr;
-}
-
-static bool fits(const Op &op, const Op &product) {
-  const Op *cast =
-      op.is(OpCode::AllReduce) && product.is(OpCode::Linear) ? castBehind(op) : nullptr;
-  if (!cast || product.result(0)->type.dtype != DType::F32)
-    return false;
-  const Scalar x = scalarOf(product.operand(ops::Linear::X));
-  return isNarrow(x) && scalarOf(cast->result()) == x && lastDim(op.result()) % 8 == 0 &&
-         op.intAttr("ranks") <= rt::kMostExchangingRanks;
-}
-
-static Scalar stores(const Op &op) { return scalarOf(castBehind(op)->result()); }
 
 static double saves(const LinearProblem &ended, const Op &op, double product) {
   const LinkRates link;
@@ -52,9 +30,9 @@ static void write(EpilogueWriter &w, const EpilogueStage &stage) {
 
 const EpilogueEnd endSend = {
     {.kind = ProductEndKind::Send,
-     .fits = send_end::fits,
+     .fits = sums_over_ranks::fits,
      .name = [](const Op &) { return std::string("+send"); },
-     .stores = send_end::stores,
+     .stores = sums_over_ranks::stores,
      .saves = send_end::saves},
     send_end::stage,
     send_end::write,

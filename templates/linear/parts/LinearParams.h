@@ -134,7 +134,7 @@ template <typename Config> void passStatistics(KernelWriter &w, const Config &c)
 template <typename Config> bool leavesInLines(const Config &c, const Epilogue &epilogue) {
   auto isMatrix = [](const EpilogueStage &stage) {
     return stage.kind == EpilogueStage::AddMatrix || stage.kind == EpilogueStage::MulMatrix ||
-           stage.kind == EpilogueStage::AddLastRows;
+           stage.kind == EpilogueStage::AddLastRows || stage.kind == EpilogueStage::Receive;
   };
   const bool gated = !epilogue.empty() && epilogue.back().kind == EpilogueStage::Gate;
   return c.splitK == 1 && isNarrow(c.y) && c.n % c.bn == 0 && c.n % 8 == 0 &&

@@ -1,5 +1,7 @@
 #include "templates/linear/parts/TmaTiles.h"
 
+#include "runtime/cuda/ExchangeRecord.h"
+#include "schedule/Schedule.h"
 #include "schedule/cost/LinkRates.h"
 #include "templates/linear/parts/ConfigList.h"
 
@@ -290,9 +292,22 @@ static bool takesGate(const LinearTmaConfig &) { return true; }
 static bool takesGate(const LinearTmaPersistentConfig &c) {
   return !storesLines(c) || c.bn % 16 == 0;
 }
+/// Whether tiles can wait for those of other ranks: all run at the same time, and threads have
+/// registers for what they get. A launch behind leaves statistics of as many columns.
+static bool receives(const LinearTmaConfig &c, const LinearProblem &p) {
+  const int64_t blocks = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn) * c.splitK;
+  return blocks <= p.target.multiprocessors && c.bn / c.splitK <= 64 &&
+         c.bn % (8 * c.splitK) == 0 &&
+         (!p.fused.statistics || statisticsWidth(c) == AllReduceGroup::statisticsWidth);
+}
+static bool receives(const LinearTmaPersistentConfig &, const LinearProblem &) { return false; }
 /// Those of tmaTiles that can do all that is wanted beside.
 static std::vector<TmaTile> tilesOf(const LinearProblem &p) {
   std::vector<TmaTile> list = tmaTiles(p);
+  if (p.fused.end == ProductEndKind::Receive)
+    llvm::erase_if(list, [&](const TmaTile &tile) {
+      return !std::visit([&](const auto &c) { return receives(c, p); }, tile);
+    });
   if (p.fused.end == ProductEndKind::Gate)
     llvm::erase_if(list, [](const TmaTile &tile) {
       return !std::visit([](const auto &c) { return takesGate(c); }, tile);
@@ -362,7 +377,16 @@ std::string tmaSumOrder(const LinearTmaInt8WeightsConfig &c, const LinearProblem
 }
 
 std::string tmaRefusal(const LinearProblem &p) {
-  return p.k == 0 || p.k % 8 != 0 ? "K is no multiple of 8" : "";
+  if (p.k == 0 || p.k % 8 != 0)
+    return "K is no multiple of 8";
+  if (p.fused.end != ProductEndKind::Receive)
+    return "";
+  if (p.hasNorm())
+    return "a norm of rows of which each rank has a part";
+  if (int64_t(llvm::alignTo(p.rows, 16)) * p.n / 2 > rt::kExchangeWords)
+    return "sums over ranks are more than their tiles have room for";
+  return tilesOf(p).empty() ? "tiles that wait for other ranks do not all run at the same time"
+                            : "";
 }
 
 } // namespace gpt2c

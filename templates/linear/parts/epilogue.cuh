@@ -103,8 +103,18 @@ inline constexpr bool isTurned<Epilogue, decltype((void)&Epilogue::rotation)> = 
 template <typename Epilogue, typename = void> inline constexpr bool isSent = false;
 template <typename Epilogue>
 inline constexpr bool isSent<Epilogue, typename Epilogue::Sends> = true;
+/// Whether tiles exchange their sums with those of other ranks first (received.cuh): it says
+/// `using Receives = void`, and does it all by finish(). Such an epilogue, too, is told to begin().
+template <typename Epilogue, typename = void> inline constexpr bool isReceived = false;
+template <typename Epilogue>
+inline constexpr bool isReceived<Epilogue, typename Epilogue::Receives> = true;
+/// Of results that are what they are.
+struct Finished {
+  static constexpr int columnOperands = 0;
+  template <int V> __device__ __forceinline__ void operator()(float (&)[V], i64, i64) const {}
+};
 template <typename Epilogue> __device__ __forceinline__ void begin(Epilogue &epilogue) {
-  if constexpr (isSent<Epilogue>)
+  if constexpr (isSent<Epilogue> || isReceived<Epilogue>)
     epilogue.begin();
 }
 /// put(y), of each rank where results go to all.

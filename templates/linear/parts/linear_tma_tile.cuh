@@ -49,7 +49,23 @@ computeTile(Ring &ring, Sums &sums, __half *shared, float (&columns)[Operands][C
   copyAsyncWait<0>();
   asm volatile("bar.sync 1, %0;" ::"n"(L::consumers) : "memory"); // all columns are there
 
-  if constexpr (C::Lines) {
+  if constexpr (gpt2c::epilogue::isReceived<Epilogue>) {
+    static_assert(!Norm::ofRows && !C::Lines);
+    const gpt2c::epilogue::Finished none;
+    if constexpr (C::SplitK == 1) {
+      if (epilogue.template finish<typename C::Y>(acc[0][0], warpRow, col0, m, C::N))
+        storeTile<1, 9, L::whole>(acc[0], y, m, C::N, warpRow, col0, nullptr, nullptr, 0, none,
+                                  norm, rows, statistics);
+    } else {
+      float part[1][L::share][4];
+      sums.allHaveBegun();
+      sums.addUp(part[0], acc[0][0], reinterpret_cast<char *>(shared) + L::sumsAt, split);
+      const int firstCol = col0 + split * L::share * 8;
+      if (epilogue.template finish<typename C::Y>(part[0], warpRow, firstCol, m, C::N))
+        storeTile<1, 9, L::whole>(part, y, m, C::N, warpRow, firstCol, nullptr, nullptr, 0, none,
+                                  norm, rows, statistics);
+    }
+  } else if constexpr (C::Lines) {
     static_assert(C::SplitK == 1 && L::whole);
     char *const mine = reinterpret_cast<char *>(shared) +
                        (KTiles - 1) % C::Stages * Ring::kTileBytes + warp * halvesBytes;

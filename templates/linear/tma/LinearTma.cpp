@@ -69,7 +69,7 @@ const LinearKernel &linearTmaKernel() {
       .needs = wgmmaTiles | Features{Feature::Clusters},
       .can = {LinearAbility::F16, LinearAbility::BF16, LinearAbility::NormByStatistics,
               LinearAbility::Gate, LinearAbility::Rotation, LinearAbility::Send,
-              LinearAbility::Statistics, LinearAbility::AnyRows},
+              LinearAbility::Receive, LinearAbility::Statistics, LinearAbility::AnyRows},
       .refusal = tmaRefusal,
       .slower = slower,
       .rivals = rivals,

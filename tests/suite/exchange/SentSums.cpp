@@ -25,6 +25,7 @@ struct Product {
   int n, k;
   bool adds, statistics; ///< a bias and a residual; statistics of 32 columns
   int xRows, bn;         ///< of boxes
+  bool receives;         ///< its tiles add the sums of all ranks
   std::function<Grid(int rows)> grid;
   KernelSource product, sum;
 };
@@ -45,6 +46,14 @@ public:
     add(bf16, 64 * drawn(1, 5), true, true, LinearTmaPersistentConfig{.bn = 128, .stages = 2});
     add(f16, 200, false, false,
         LinearTmaPersistentConfig{.bn = 200, .stages = 2, .cooperative = true});
+    // Tiles that receive: whole ones, columns outside, parts of K.
+    receives_ = true;
+    add(f16, 32 * drawn(2, 6), true, true, LinearTmaConfig{.bm = 64, .bn = 32, .stages = 4});
+    add(bf16, 8 * drawn(4, 30), false, false, LinearTmaConfig{.bm = 128, .bn = 48, .stages = 2});
+    add(f16, 32 * drawn(2, 6), true, true,
+        LinearTmaConfig{.bm = 64, .bn = 64, .stages = 3, .splitK = 2});
+    add(bf16, 8 * drawn(4, 30), true, false,
+        LinearTmaConfig{.bm = 128, .bn = 96, .stages = 2, .splitK = 3});
     return std::move(list_);
   }
 
@@ -54,33 +63,41 @@ private:
   template <typename Config> void add(Store type, int n, bool adds, bool statistics, Config c) {
     c.y = c.w = exchange::scalarOf(type);
     c.n = n;
-    c.k = 8 * drawn(c.splitK > 1 ? 9 : 1, 33);
-    Product p{nameOf(c), type, n, c.k, adds, statistics, c.bm, c.bn, {}, {}, {}};
-    p.name += type == Store::F16 ? " f16" : " bf16";
-    p.name += " n=" + std::to_string(n) + " k=" + std::to_string(c.k);
+    c.k = 8 * drawn(c.splitK > 1 ? 17 : 1, 33);
+    if constexpr (requires { c.statistics; })
+      c.statistics = receives_ && statistics;
+    Product p{nameOf(c), type, n, c.k, adds, statistics, c.bm, c.bn, receives_, {}, {}, {}};
+    p.name += std::string(receives_ ? " receives" : " sends") +
+              (type == Store::F16 ? " f16" : " bf16") + " n=" + std::to_string(n) +
+              " k=" + std::to_string(c.k);
     if constexpr (requires { c.xRows; })
       p.xRows = xRowsOf(c);
     p.grid = [=](int rows) { return gridOf(c, rt::constantExpr(rows), n, 3); };
     const std::string number = std::to_string(list_.size());
-    EpilogueStage send{.kind = EpilogueStage::Send};
-    send.ranks = ranks_;
+    EpilogueStage end{.kind = receives_ ? EpilogueStage::Receive : EpilogueStage::Send};
+    end.ranks = ranks_;
+    Epilogue epilogue = {end};
+    if (receives_ && adds)
+      epilogue.insert(epilogue.end(),
+                      {{EpilogueStage::AddBias, c.y}, {EpilogueStage::AddMatrix, c.y}});
     if constexpr (std::is_same_v<Config, LinearTmaConfig>)
-      p.product = linearTma("product_" + number, c, {send});
+      p.product = linearTma("product_" + number, c, epilogue);
     else
-      p.product = linearTmaPersistent("product_" + number, c, {send});
-    AllReduceSentConfig sum;
-    sum.x = sum.y = c.y;
+      p.product = linearTmaPersistent("product_" + number, c, epilogue);
+    AllReduceConfig sum{.x = c.y, .y = c.y};
     sum.n = n;
     sum.ranks = ranks_;
     sum.statistics = statistics;
     if (adds)
       sum.bias = sum.residual = c.y;
-    p.sum = allReduceSent("sum_" + number, sum);
+    p.sum = receives_ ? allReduceReceived("sum_" + number, {sum})
+                      : allReduceSent("sum_" + number, {sum});
     list_.push_back(std::move(p));
   }
 
   int ranks_;
   std::mt19937 &random_;
+  bool receives_ = false;
   std::vector<Product> list_;
 };
 
@@ -166,13 +183,21 @@ struct Placed {
   }
   void launch(Rank &rank, const Case &c) const {
     const Product &p = *c.of;
-    const Arguments arguments = {{"xMap", MapOf{x.address(), c.rows, p.k, p.xRows}},
-                                 {"wMap", MapOf{w.address(), p.n, p.k, p.bn}},
-                                 {"y", CUdeviceptr(0)},
-                                 {"m", c.rows},
-                                 {"backwards", c.rows % 2}};
-    rank.launch(2 * c.number, p.grid(c.rows), arguments);
-    rank.launch(2 * c.number + 1, sentGrid(rt::constantExpr(int64_t(c.count())), 3),
+    const CUdeviceptr stored = p.receives ? y.address() : 0;
+    rank.launch(2 * c.number, p.grid(c.rows),
+                {{"xMap", MapOf{x.address(), c.rows, p.k, p.xRows}},
+                 {"wMap", MapOf{w.address(), p.n, p.k, p.bn}},
+                 {"y", stored},
+                 {"m", c.rows},
+                 {"backwards", c.rows % 2},
+                 {"e0", bias.address()},
+                 {"e1", residual.address()},
+                 {"yStatistics", statistics.address()}});
+    if (p.receives && rank.end().areApart())
+      return;
+    const plan::ExprT count = rt::constantExpr(int64_t(c.count()));
+    rank.launch(2 * c.number + 1,
+                p.receives ? exchangeGrid(ceilDivExpr(count, 2)) : sentGrid(count, 3),
                 {{"bias", bias.address()},
                  {"residual", residual.address()},
                  {"y", y.address()},
@@ -300,7 +325,7 @@ void checkSentSums(llvm::ArrayRef<std::shared_ptr<CudaDevice>> devices, const Nv
   for (unsigned i = 0; i < options.launches; ++i)
     list.push_back(draw(products, devices.size(), random));
   check(ranks, list, 0);
-  llvm::outs() << list.size() << " products that send their sums\n";
+  llvm::outs() << list.size() << " products whose sums ranks exchange\n";
   list.resize(std::min<size_t>(list.size(), 4));
   check(ranks, list, 2);
   llvm::outs() << "a graph of " << list.size() << " of them, twice\n";

@@ -1,4 +1,5 @@
-// Products whose partial sums go to all ranks as their tiles end, and the launches that add them.
+// Products whose partial sums go to all ranks as their tiles end, and the launches that add them;
+// and those whose tiles add them.
 #pragma once
 
 #include "ExchangeRun.h"

@@ -1,0 +1,46 @@
+// Partial sums that tiles exchange with the same tiles of other ranks before anything is added to
+// them (templates/linear/parts/received.cuh).
+#include "schedule/cost/LinkRates.h"
+#include "templates/linear/ends/SumsOverRanks.h"
+
+#include <algorithm>
+
+namespace gpt2c {
+
+namespace receive_end {
+
+static double saves(const LinearProblem &ended, const Op &op, double product) {
+  const LinkRates link;
+  const int64_t count = ended.rows * ended.n, ranks = op.intAttr("ranks");
+  const double launch = 2 * ended.target.rates.launches();
+  return launch + std::min(link.exchange(count, ranks), link.sentSums(count, ranks, product)) -
+         link.receivedSums(count, ranks);
+}
+
+static EpilogueStage stage(const LinearGroup &g, ArgList &args) {
+  args.set("exchange", StepBuilder::exchange());
+  EpilogueStage stage{.kind = EpilogueStage::Receive};
+  stage.ranks = int(g.end->intAttr("ranks"));
+  return stage;
+}
+
+static void write(EpilogueWriter &w, const EpilogueStage &stage) {
+  w.include("templates/linear/parts/received.cuh");
+  w.wrapIn("epilogue::Received", std::to_string(stage.ranks),
+           w.declare("tile::Exchange *", "exchange") + ", 0");
+}
+
+} // namespace receive_end
+
+const EpilogueEnd endReceive = {
+    {.kind = ProductEndKind::Receive,
+     .fits = sums_over_ranks::fits,
+     .name = [](const Op &) { return std::string(); }, // the sum's own
+     .stores = sums_over_ranks::stores,
+     .saves = receive_end::saves,
+     .otherwise = &endSend},
+    receive_end::stage,
+    receive_end::write,
+};
+
+} // namespace gpt2c
