@@ -51,7 +51,7 @@ int PlanPool::weight(const Tensor &t) {
   return it->second;
 }
 
-Tensor PlanPool::standIn(RankedWeight part) {
+Tensor PlanPool::standIn(RankedWeight &&part) {
   llvm::SmallVector<int64_t, 4> shape(part.whole.shape());
   shape[part.axis] = part.unit * (int64_t(part.units.size()) / part.ranks);
   // Pages of it that nobody reads are none.
@@ -145,7 +145,7 @@ Tensor PlanPool::ofRank(const Tensor &t, int64_t rank) const {
 }
 
 Tensor PlanPool::ofRanks(int64_t ranks, llvm::function_ref<Tensor(int64_t)> make) {
-  const Tensor first = make(0);
+  Tensor first = make(0);
   if (ranks == 1)
     return first;
   llvm::SmallVector<int64_t, 4> shape(first.shape());

@@ -35,7 +35,7 @@ public:
   int weight(const Tensor &t);
   /// A constant of a function of ranks that stands for what the rank has of a weight: its type is
   /// that of a part, its bytes are nobody's.
-  Tensor standIn(RankedWeight part);
+  Tensor standIn(RankedWeight &&part);
   /// What `t` stands for; null: for itself.
   const RankedWeight *partOf(const Tensor &t) const;
   /// What a rank has of `t`: all of it, unless it stands for parts.

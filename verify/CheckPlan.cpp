@@ -43,8 +43,12 @@ private:
                                   ": the device has no such function of the plan");
     else if (llvm::Error e = checkForward())
       return e;
-    const bool generates =
-        module_.function(functions::prefill) && module_.function(functions::decode);
+    bool generates = module_.function(functions::prefill) && module_.function(functions::decode);
+    for (llvm::StringRef name : {functions::prefill, functions::decode})
+      if (generates && !runner_.has(name)) {
+        leaveOut(named(name) + ": the device has no such function of the plan");
+        generates = false;
+      }
     for (const Round &round : reference_.rounds())
       if (generates && !round.texts.empty() && !leavesOut(round))
         if (llvm::Error e = round.lengths.empty() ? checkGeneration(round) : checkLengths(round))

@@ -26,7 +26,7 @@ std::vector<MicroBatch> microBatches(std::span<const Segment> segments, int64_t 
         part.sampled.reset();
       }
       MicroBatch &group = groups.back();
-      group.segments.push_back(std::move(part));
+      group.segments.push_back(part);
       group.of.push_back(i);
       group.ends.push_back(at == count);
     }
