@@ -3,6 +3,7 @@
 #include "cpu/Convert.h"
 #include "ir/FunctionNames.h"
 #include "runtime/device/MicroBatches.h"
+#include "runtime/plan/KvLayout.h"
 #include "runtime/sampling/Logits.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -49,8 +49,8 @@ void DeviceFlags::addTo(Flags &flags) {
             skipWeightChecksum);
 }
 
-static rt::Result<std::unique_ptr<rt::Backend>> openBackend(const rt::Plan::Ptr &plan,
-                                                            rt::DeviceName wanted, int threads) {
+static rt::Result<std::unique_ptr<rt::Backend>>
+openBackend(const rt::Plan::Ptr &plan, const rt::DeviceName &wanted, int threads) {
   if (wanted.kind == rt::DeviceName::Kind::Cpu)
     return rt::openCpuDevice(plan, threads);
   rt::Result<std::unique_ptr<rt::Backend>> cuda = rt::makeCudaBackendOn(plan, wanted.ordinal);

@@ -225,7 +225,13 @@ std::string inInt8(std::string step, const std::string &vocabulary, int group = 
     scales.append("  %s_").append(name).append(" = constant dense<0.5> : f32[");
     scales.append(rows).append(", ").append(groups).append("]\n");
     if (inGroups)
-      scales.append("  %z_" + name + " = constant dense<-3> : i8[" + rows + ", " + groups + "]\n");
+      scales.append("  %z_")
+          .append(name)
+          .append(" = constant dense<-3> : i8[")
+          .append(rows)
+          .append(", ")
+          .append(groups)
+          .append("]\n");
   }
   scales += "  %groups = constant dense<0.5> : f32[" + vocabulary + ", 1]\n";
   step.insert(step.find("{\n") + 2, scales);

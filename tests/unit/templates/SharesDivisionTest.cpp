@@ -8,7 +8,7 @@ using namespace gpt2c::shares;
 
 namespace {
 
-const Target target = Target::of({"sm_90a"});
+const gpt2c::Target target = gpt2c::Target::of({"sm_90a"});
 const int64_t sharedBytes = target.sharedBytes - 1024;
 
 Division shape(int heads, int headDim, int hidden, int vocabulary = 50257) {
