@@ -113,8 +113,8 @@ static double sliceBytes(const Division &d) {
 }
 
 /// Of several sequences clusters with heads read so much more, their keys, that others finish long
-/// before them: those have more of the hidden columns, by half of what a ring holds, as it is filled
-/// while they wait. False: as many are no division.
+/// before them: those have more of the hidden columns, by half of what a ring holds, as it is
+/// filled while they wait. False: as many are no division.
 static bool chooseBusyShare(Division &d) {
   const int others = d.clusters - d.busy();
   if (others == 0)

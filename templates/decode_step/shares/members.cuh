@@ -1,5 +1,6 @@
-// How members tell each other partial sums and choices in shares/shares.cuh and rows.cuh: ranks of a plan that
-// share every layer, each with a kernel of the same division and grid, on a GPU of its own or not.
+// How members tell each other partial sums and choices in shares/shares.cuh and rows.cuh: ranks of
+// a plan that share every layer, each with a kernel of the same division and grid, on a GPU of its
+// own or not.
 //
 // A word of 8 bytes says itself that it has come: its lowest bit is that of its use, which differs
 // from that of the use before of the same place, and from zero, which all places are at first. Each
@@ -94,8 +95,9 @@ template <typename C> struct Member<C, true> {
                  : "memory");
   }
 
-  /// Waits for words of whole warps, or pairs of them: v[i][j], missing() before, is at from(i, j) where
-  /// wanted(i, j), and member of(i, j) sends it. Where that one does not in time, it stays as it is.
+  /// Waits for words of whole warps, or pairs of them: v[i][j], missing() before, is at from(i, j)
+  /// where wanted(i, j), and member of(i, j) sends it. Where that one does not in time, it stays as
+  /// it is.
   template <typename Piece, int N, int M, typename From, typename Wanted, typename Of>
   __device__ __forceinline__ void await(Piece (&v)[N][M], From &&from, Wanted &&wanted,
                                         Of &&of) const {

@@ -274,8 +274,8 @@ template <typename C> struct RowsStep : Step<C> {
     advance(L::Output::slots);
   }
 
-  /// Whether a thread has one pair of q at most, which does not turn: its constants are loaded ahead.
-  /// With a state in pages there are no registers for them.
+  /// Whether a thread has one pair of q at most, which does not turn: its constants are loaded
+  /// ahead. With a state in pages there are no registers for them.
   static constexpr bool early =
       C::Rotary == 0 && C::HeadsEach * C::HeadDim / 2 <= warps * 32 && !isPaged<C>;
   __device__ __forceinline__ Constants constantsOfQ(const HeadRecord<Words> &head) const {

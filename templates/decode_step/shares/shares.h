@@ -40,9 +40,10 @@ struct Storage {
 };
 
 /// Rows of weights in the ring. Lanes 4 apart read neighbouring pairs of rows, 64 bytes each, so a
-/// pair's distance is an odd multiple of 64 bytes: eight lanes read from different banks. Of weights
-/// in groups they read 32 columns each: the even rows of a tile come first, and a row's distance is
-/// an odd multiple of so many bytes. Behind such a row are its scales, a word for `step` columns.
+/// pair's distance is an odd multiple of 64 bytes: eight lanes read from different banks. Of
+/// weights in groups they read 32 columns each: the even rows of a tile come first, and a row's
+/// distance is an odd multiple of so many bytes. Behind such a row are its scales, a word for
+/// `step` columns.
 struct Product {
   int rows, chunks;
   int bits;    ///< of a weight
@@ -139,8 +140,8 @@ struct Division {
   GPT2C_BOTH constexpr bool grouped() const { return rotary > 0 || keyHeads != heads; }
   /// Clusters with heads: the first ones.
   GPT2C_BOTH constexpr int busy() const { return ceilDiv(heads, headsEach); }
-  /// Hidden columns of a cluster: whole groups. `busyShare` is what a cluster with heads has of them
-  /// beside the `evenShare` of one without.
+  /// Hidden columns of a cluster: whole groups. `busyShare` is what a cluster with heads has of
+  /// them beside the `evenShare` of one without.
   GPT2C_BOTH constexpr Range hiddenOf(int ofClusters, int cluster) const {
     const int group = groupOf(hidden, weights), begin = before(cluster), end = before(cluster + 1),
               all = before(ofClusters);
@@ -166,8 +167,8 @@ private:
   }
 };
 
-/// Rows of weights whose columns are the block's slice of x, what the cluster's heads attend to, its
-/// hidden columns, or those of the vocabulary.
+/// Rows of weights whose columns are the block's slice of x, what the cluster's heads attend to,
+/// its hidden columns, or those of the vocabulary.
 GPT2C_BOTH constexpr Product firstProduct(const Division &d, int rows, int chunks) {
   return product(rows, d.slice(), chunks, d.slotBytes, d.weights, d.slice());
 }

@@ -93,9 +93,9 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       }
     }
   }
-  /// The same of weights in groups: lane t has 8 of each 32 columns of its rows. What `step` columns
-  /// sum up to is multiplied by their scale, of whose word the last four bits are the zero point of
-  /// weights of four bits, and 8.
+  /// The same of weights in groups: lane t has 8 of each 32 columns of its rows. What `step`
+  /// columns sum up to is multiplied by their scale, of whose word the last four bits are the zero
+  /// point of weights of four bits, and 8.
   template <typename P, typename X>
   __device__ __forceinline__ void accumulateGroups(TileSum &sum, const char *tile, X x) const {
     constexpr int steps = P::step / 32, bytes = bytesOf(P::step, P::bits);

@@ -110,8 +110,8 @@ const Tensor *PersistentBuilder::addNormTerms(Op &norm, const Tensor &w, const G
   return shift && !isZero(*shift) ? shift : nullptr;
 }
 
-/// A bias, or null, and what a norm's shift, or null, adds to each column of a product with w, whose
-/// rows have `scales`, or null.
+/// A bias, or null, and what a norm's shift, or null, adds to each column of a product with w,
+/// whose rows have `scales`, or null.
 Tensor PersistentBuilder::addends(const Tensor *bias, const Tensor *shift, const Tensor &w,
                                   const Tensor *scales, const GroupTerms &groups) {
   std::optional<Tensor> moved;

@@ -117,8 +117,8 @@ storeLinesFrom(float (&acc)[Blocks][1][Tiles][4], Y *y, Extent extent, int row0,
 
 /// Stores a warp's rows of the tile at row0 and col0 of y[m,n]: acc[i] has rows row0 + 64 i on.
 /// `norm`, its `rows` and `statistics`: row_statistics.cuh. Whole: no column is outside, n is a
-/// multiple of 8; else n and the tile are of 64, and statistics are of parts of 64 columns. `buffer`:
-/// halvesBytes of shared memory.
+/// multiple of 8; else n and the tile are of 64, and statistics are of parts of 64 columns.
+/// `buffer`: halvesBytes of shared memory.
 template <bool Whole, typename Y, int Blocks, int Tiles, typename Epilogue, typename Norm,
           typename Statistics>
 __device__ __forceinline__ void
