@@ -181,11 +181,13 @@ struct Max {
   static __device__ __forceinline__ float apply(float a, float b) { return fmaxf(a, b); }
 };
 
-/// Reduces over groups of `Lanes` neighbouring lanes; every lane gets the result.
-template <typename Op, int Lanes = 32> __device__ __forceinline__ float warpReduce(float v) {
+/// Reduces over groups of `Lanes` neighbouring lanes; every lane gets the result. `mask`: of the
+/// warp's lanes those that are here, whole groups.
+template <typename Op, int Lanes = 32>
+__device__ __forceinline__ float warpReduce(float v, unsigned mask = fullWarp) {
 #pragma unroll
   for (int offset = Lanes / 2; offset > 0; offset /= 2)
-    v = Op::apply(v, __shfl_xor_sync(fullWarp, v, offset));
+    v = Op::apply(v, __shfl_xor_sync(mask, v, offset));
   return v;
 }
 

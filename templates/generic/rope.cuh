@@ -17,18 +17,31 @@
 
 namespace gpt2c::tile {
 
-/// One over the root mean square of a head of x, by each thread that has a part of it: its other
-/// parts come out of L1.
+/// One over the root mean square of a head, of which each of Size / 2 / Unit lanes has a unit of
+/// either half: they are neighbours in a warp, where they are a power of two. Else a thread reads
+/// the whole head, whose other parts come out of L1.
 template <typename C>
-__device__ __forceinline__ float headFactor(const typename C::X *head, float epsilon) {
+__device__ __forceinline__ float headFactor(const float (&a)[C::Unit], const float (&b)[C::Unit],
+                                            const typename C::X *head, float epsilon) {
+  constexpr int lanes = C::Size / 2 / C::Unit;
   float squares = 0.0f;
-#pragma unroll 4
-  for (int i = 0; i < C::Size; i += C::Unit) {
-    float v[C::Unit];
-    loadFloats<C::Unit>(head + i, v);
+  if constexpr (lanes <= 32 && (lanes & (lanes - 1)) == 0) {
 #pragma unroll
     for (int k = 0; k < C::Unit; k++)
-      squares = fmaf(v[k], v[k], squares);
+      squares = fmaf(a[k], a[k], fmaf(b[k], b[k], squares));
+    // Heads of a warp need not all be normed.
+    const unsigned all = lanes == 32 ? fullWarp : (1u << lanes % 32) - 1,
+                   mine = all << (threadIdx.x % 32 / lanes * lanes);
+    squares = warpReduce<Sum, lanes>(squares, mine);
+  } else {
+#pragma unroll 4
+    for (int i = 0; i < C::Size; i += C::Unit) {
+      float v[C::Unit];
+      loadFloats<C::Unit>(head + i, v);
+#pragma unroll
+      for (int k = 0; k < C::Unit; k++)
+        squares = fmaf(v[k], v[k], squares);
+    }
   }
   return rsqrtf(squares / C::Size + epsilon);
 }
@@ -62,12 +75,13 @@ rope(typename C::X *y, const typename C::X *x, const typename C::Position *posit
     loadFloats<unit>(x + at + apart, b);
     if (head < C::Turned) {
       if constexpr (C::Normed) {
-        const float factor = headFactor<C>(x + ofHead, epsilon);
+        const float factor = headFactor<C>(a, b, x + ofHead, epsilon);
         scaleBy(a, factor, scale + head * C::Size + inHead);
         scaleBy(b, factor, scale + head * C::Size + inHead + apart);
       }
-      const i64 token = (int)row % (int)seq;
-      const i64 position = C::OfFirst  ? (i64)positions[row / seq] + token
+      const unsigned sequence = (unsigned)row / (unsigned)seq,
+                     token = (unsigned)row - sequence * (unsigned)seq;
+      const i64 position = C::OfFirst  ? (i64)positions[sequence] + token
                            : C::Shared ? (i64)positions[token]
                                        : (i64)positions[row];
       const i64 place = min(position < 0 ? -position : position, places - 1) * half + first;

@@ -94,9 +94,23 @@ std::string refusal(const LinearProblem &p) {
              ? "K is no multiple of 8, or 16 with weights of a byte"
              : "";
 }
+/// Weights of a byte are converted, by all warps but those that multiply, before memory binds.
+std::optional<double> microseconds(const LinearProblem &p) {
+  const double rate = isQuantised(p.w) ? 2.1e6 : 4.0e6; // bytes a microsecond
+  const TargetRates &rates = p.target.rates;
+  return 2.0 * rates.launches() + rates.reads() * double(p.weightBytes()) / rate;
+}
+/// Whether it is faster than kernels that keep two to eight rows of floats, whose lanes load
+/// weights at 2.3 to 2.8 TB/s. A norm is a launch of its own then.
+bool isFasterOfFew(const LinearProblem &p) {
+  constexpr double kept = 2.6e6; // bytes a microsecond
+  const TargetRates &rates = p.target.rates;
+  const double norm = p.hasNorm() ? 3.0 * rates.launches() : 0;
+  return *microseconds(p) + norm < rates.reads() * double(p.weightBytes()) / kept;
+}
 /// Rows up to which kernels that keep rows take less time; of a long K they have no room for many.
 int64_t fewRows(const LinearProblem &p) {
-  return !keepsRows(p) ? 1 : !isQuantised(p.w) ? 8 : p.k > 1600 ? 16 : 32;
+  return !keepsRows(p) ? 1 : !isQuantised(p.w) ? (isFasterOfFew(p) ? 1 : 8) : p.k > 1600 ? 16 : 32;
 }
 
 std::string slower(const LinearProblem &p) {
@@ -104,12 +118,6 @@ std::string slower(const LinearProblem &p) {
          : p.rows <= fewRows(p)  ? "few rows: linear_stream"
          : p.rows > 256          ? "more than 256 rows: linear_tma"
                                  : "";
-}
-/// Weights of a byte are converted, by all warps but those that multiply, before memory binds.
-std::optional<double> microseconds(const LinearProblem &p) {
-  const double rate = isQuantised(p.w) ? 2.1e6 : 4.0e6; // bytes a microsecond
-  const TargetRates &rates = p.target.rates;
-  return 2.0 * rates.launches() + rates.reads() * double(p.weightBytes()) / rate;
 }
 llvm::Error emit(LinearLaunch &l, const LinearStreamTmaConfig &c) {
   if (c.best)
