@@ -73,9 +73,17 @@ static std::string refusals(const DecodeProblem &p, llvm::ArrayRef<const DecodeK
   return out;
 }
 
+/// `estimates`: with what it is estimated to take.
+static std::string describe(const DecodeCandidate &form, bool estimates) {
+  return estimates && form.microseconds
+             ? llvm::formatv("{0} ({1:F0} us)", form.name, *form.microseconds).str()
+             : form.name;
+}
+
 void printDecodeSteps(Function &decode, Function *widened, const DecodeForms &forms,
                       int64_t maxBatch, const Target &target,
-                      llvm::ArrayRef<const DecodeKernel *> kernels, llvm::raw_ostream &os) {
+                      llvm::ArrayRef<const DecodeKernel *> kernels, bool estimates,
+                      llvm::raw_ostream &os) {
   auto shape = readDecoder(decode);
   std::optional<DecoderShape> wide;
   if (widened) {
@@ -100,14 +108,14 @@ void printDecodeSteps(Function &decode, Function *widened, const DecodeForms &fo
         decodeProblem(decode, shape ? &*shape : nullptr, rows, nullptr, target, forms.of(rows));
     os << "@generate of up to " << rows << (rows == 1 ? " sequence: " : " sequences: ");
     const DecodeKernel *taken = leaderOf(kernels, p, p);
-    std::string name =
-        taken ? taken->candidates(p).front().name : "launches of @decode" + refusals(p, kernels);
+    std::string name = taken ? describe(taken->candidates(p).front(), estimates)
+                             : "launches of @decode" + refusals(p, kernels);
     if (wide) {
       const DecodeProblem floats =
           decodeProblem(*widened, &*wide, rows, nullptr, target, forms.of(rows));
       if (isStepOfFloats(p, floats, kernels)) {
         taken = leaderOf(kernels, floats, floats);
-        name = taken->candidates(floats).front().name + " of @" + widened->name();
+        name = describe(taken->candidates(floats).front(), estimates) + " of @" + widened->name();
       }
     }
     os << name << "\n";

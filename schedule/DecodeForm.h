@@ -121,9 +121,10 @@ private:
 
 /// What decoder @decode is, and in which form each version of its persistent step runs, or why none
 /// does: a line each. `widened`: its form with the floats that int8 weights stand for, which is
-/// asked where @decode has none; or null.
+/// asked where @decode has none; or null. `estimates`: with what each is estimated to take.
 void printDecodeSteps(Function &decode, Function *widened, const DecodeForms &forms,
                       int64_t maxBatch, const Target &target,
-                      llvm::ArrayRef<const DecodeKernel *> kernels, llvm::raw_ostream &os);
+                      llvm::ArrayRef<const DecodeKernel *> kernels, bool estimates,
+                      llvm::raw_ostream &os);
 
 } // namespace gpt2c

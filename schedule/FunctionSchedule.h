@@ -48,5 +48,9 @@ private:
 
 /// What every version's launches are, layers that repeat once: see docs/schedule.md.
 void print(const FunctionSchedule &version, llvm::raw_ostream &os);
+/// What a version is estimated to take on a machine of those rates, at the most rows there can be:
+/// microseconds of all, and of its launches, those alike together.
+void printEstimates(const FunctionSchedule &version, const TargetRates &rates,
+                    llvm::raw_ostream &os);
 
 } // namespace gpt2c

@@ -2,9 +2,13 @@
 // lines that repeats stands there once.
 #include "ir/FunctionNames.h"
 #include "schedule/FunctionSchedule.h"
+#include "schedule/cost/ScheduleCost.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+
+#include <map>
 
 namespace gpt2c {
 
@@ -86,8 +90,12 @@ static std::string text(const RefusedGroup &g) {
   return "refused: " + g.op->info().mnemonic.str() + ": " + g.why;
 }
 
+/// Without near misses.
+static std::string launchText(const Group &group) {
+  return std::visit([](const auto &g) { return text(g); }, group.as);
+}
 static std::string text(const Group &group) {
-  std::string out = std::visit([](const auto &g) { return text(g); }, group.as);
+  std::string out = launchText(group);
   for (const NearMiss &miss : group.misses)
     out += "\n  no " + miss.what + ": " + miss.why;
   return out;
@@ -137,6 +145,31 @@ void print(const FunctionSchedule &version, llvm::raw_ostream &os) {
       lines.push_back(std::move(line));
   os << "@" << version.of->name() << " up to " << version.limits << "\n";
   printLines(lines, 2, os);
+}
+
+void printEstimates(const FunctionSchedule &version, const TargetRates &rates,
+                    llvm::raw_ostream &os) {
+  struct Launches {
+    int64_t count = 0;
+    double microseconds = 0;
+  };
+  llvm::MapVector<std::string, Launches, std::map<std::string, unsigned>> launches; // in the order of the first of each
+  Launches all;
+  for (const Group &group : version.schedule.groups) {
+    const std::string line = launchText(group);
+    if (line.empty())
+      continue;
+    const double takes = microsecondsOf(group, version.bounds, rates);
+    for (Launches *of : {&launches[line], &all}) {
+      ++of->count;
+      of->microseconds += takes;
+    }
+  }
+  os << llvm::formatv("@{0} up to {1}: {2:F1} us\n", version.of->name(), version.limits,
+                      all.microseconds);
+  for (const auto &[line, of] : launches)
+    os << llvm::formatv("  {0,9:F1} us  {1,4} x {2,8:F2}  {3}\n", of.microseconds, of.count,
+                        of.microseconds / double(of.count), line);
 }
 
 } // namespace gpt2c

@@ -22,19 +22,33 @@ VersionScheduler schedulerOf(const Module &module, const CodegenOptions &options
           allKernels()};
 }
 
+namespace {
+/// How schedules are printed: what launches are, or what they are estimated to take.
+struct Printer {
+  llvm::raw_ostream &os;
+  bool estimates;
+  void operator()(const FunctionSchedule &version, const Target &target) const {
+    if (estimates)
+      printEstimates(version, target.rates, os);
+    else
+      print(version, os);
+  }
+};
+} // namespace
+
 static void printVersions(llvm::StringRef name,
                           llvm::Expected<std::vector<FunctionSchedule>> versions,
-                          llvm::raw_ostream &os) {
+                          const Target &target, const Printer &print) {
   if (!versions) {
-    os << "@" << name << " has no kernels: " << llvm::toString(versions.takeError()) << "\n";
+    print.os << "@" << name << " has no kernels: " << llvm::toString(versions.takeError()) << "\n";
     return;
   }
   for (const FunctionSchedule &version : *versions)
-    print(version, os);
+    print(version, target);
 }
 
 static void printFor(const Module &module, const CodegenOptions &options, const Target &target,
-                     llvm::raw_ostream &os) {
+                     const Printer &print) {
   const VersionScheduler scheduler = schedulerOf(module, options, target);
   for (auto &f : module.functions) {
     if (functions::isWidened(f->name()) || functions::ranksOf(f->name()) > 1)
@@ -42,18 +56,18 @@ static void printFor(const Module &module, const CodegenOptions &options, const 
     const bool extend = f->name() == functions::extend;
     std::vector<SumOrders::Estimate> costs;
     if (options.batchInvariant && extend)
-      printVersions(f->name(), scheduler.invariant(*f, costs), os);
+      printVersions(f->name(), scheduler.invariant(*f, costs), target, print);
     else if (!options.batchInvariant)
-      printVersions(f->name(), scheduler.of(*f), os);
+      printVersions(f->name(), scheduler.of(*f), target, print);
   }
   Function *decode = module.function(functions::decode);
   const Function *extend = module.function(functions::extend);
   if (decode && extend && !options.batchInvariant)
-    printVersions(decode->name(), scheduler.steps(*decode, *extend, 0), os);
+    printVersions(decode->name(), scheduler.steps(*decode, *extend, 0), target, print);
   if (decode && !options.batchInvariant)
     printDecodeSteps(*decode, module.function(functions::widened(functions::decode)),
                      {decode, options.decode, target, options.fuseNorm && options.dependentLaunch},
-                     options.maxBatch, target, allKernels().decode, os);
+                     options.maxBatch, target, allKernels().decode, print.estimates, print.os);
 }
 
 static std::set<int64_t> ranksOf(const Module &module) {
@@ -64,20 +78,27 @@ static std::set<int64_t> ranksOf(const Module &module) {
   return ranks;
 }
 
-void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os) {
+static void printAll(const Module &module, const CodegenOptions &options, const Printer &print) {
   const std::vector<TargetGroup> groups = targetGroups(options.archs, options.rates);
   for (const TargetGroup &group : groups) {
     if (groups.size() > 1)
-      os << "for " << llvm::join(group.archs, ", ") << "\n";
-    printFor(module, options, group.target, os);
+      print.os << "for " << llvm::join(group.archs, ", ") << "\n";
+    printFor(module, options, group.target, print);
     for (int64_t ranks : ranksOf(module)) {
       PlanPool pool;
       CodegenOptions launches = options;
       launches.decode = DecodeMode::Graph;
-      os << "as one of " << ranks << " ranks\n";
-      printFor(moduleOfRank(module, pool, ranks), launches, group.target, os);
+      print.os << "as one of " << ranks << " ranks\n";
+      printFor(moduleOfRank(module, pool, ranks), launches, group.target, print);
     }
   }
+}
+
+void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os) {
+  printAll(module, options, {os, false});
+}
+void printEstimates(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os) {
+  printAll(module, options, {os, true});
 }
 
 } // namespace gpt2c

@@ -12,5 +12,7 @@ VersionScheduler schedulerOf(const Module &module, const CodegenOptions &options
 
 /// The text of every function's versions, or why it has no kernels, for each kind of architecture.
 void printSchedules(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os);
+/// The same of what they are estimated to take.
+void printEstimates(const Module &module, const CodegenOptions &options, llvm::raw_ostream &os);
 
 } // namespace gpt2c

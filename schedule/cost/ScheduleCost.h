@@ -8,10 +8,12 @@
 
 namespace gpt2c {
 
-/// Estimated microseconds of all launches but attention's, at the most rows there can be: products
-/// as their kernels' models have them, never less than their weights take from memory, all else by
-/// what it reads and writes. Good for comparing forms of one function, whose attention is the same.
-/// Infinite: a group has no kernel.
+/// Estimated microseconds of a group's launches, at the most rows there can be: a product as its
+/// kernel's model has it, never less than its weights take from memory, attention as
+/// AttentionCost.h has it, all else by what it reads and writes. 0: there is no launch; infinite:
+/// there is no kernel.
+double microsecondsOf(const Group &group, const SymbolBounds &bounds, const TargetRates &rates);
+/// The same of all groups.
 double microsecondsOf(const Schedule &schedule, const SymbolBounds &bounds,
                       const TargetRates &rates);
 

@@ -16,7 +16,7 @@ using namespace gpt2c;
 namespace cl = llvm::cl;
 
 enum class Locations { All, Short, None };
-enum class View { Summary, Steps, Memory, Ir, Dot, Schedule, Parallel, Cuda, Json, Diff };
+enum class View { Summary, Steps, Memory, Ir, Dot, Schedule, Estimates, Parallel, Cuda, Json, Diff };
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());
 static cl::opt<std::string> other(cl::Positional, cl::desc("[PLAN]"), category());
@@ -33,6 +33,9 @@ static cl::opt<View>
                     clEnumValN(View::Schedule, "schedule",
                                "What each launch is and what was not fused, made anew from that IR "
                                "by this compiler"),
+                    clEnumValN(View::Estimates, "estimates",
+                               "What each function and its launches are estimated to take, by the "
+                               "model that chose them"),
                     clEnumValN(View::Parallel, "parallel",
                                "What decode steps and prompts are estimated to take on several "
                                "GPUs, and whether that pays"),
@@ -215,6 +218,17 @@ static llvm::Error printSchedule(const rt::Plan::Ptr &plan) {
 }
 
 /// Of a plan without GPU code as it would be for an H200.
+static llvm::Error printEstimates(const rt::Plan::Ptr &plan) {
+  auto module = loadPlanModule(plan);
+  if (!module)
+    return module.takeError();
+  CodegenOptions codegen = codegenOf(plan->meta());
+  if (codegen.archs.empty())
+    codegen.archs.push_back("sm_90a");
+  return writeOutput(output, [&](llvm::raw_ostream &os) { printEstimates(**module, codegen, os); });
+}
+
+/// Of a plan without GPU code as it would be for an H200.
 static llvm::Error printParallel(const rt::Plan::Ptr &plan) {
   auto module = loadPlanModule(plan);
   if (!module)
@@ -276,6 +290,8 @@ static llvm::Error run() {
     return printDot(*plan);
   if (view == View::Schedule)
     return printSchedule(*plan);
+  if (view == View::Estimates)
+    return printEstimates(*plan);
   if (view == View::Parallel)
     return printParallel(*plan);
   if (view == View::Diff)
@@ -297,6 +313,7 @@ static llvm::Error run() {
     case View::Ir:
     case View::Dot: // these are printed without looking at the plan's functions
     case View::Schedule:
+    case View::Estimates:
     case View::Parallel:
     case View::Diff:
       return;

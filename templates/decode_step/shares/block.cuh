@@ -59,6 +59,9 @@ template <typename C> struct Layout {
     using Weight = Element;
     static constexpr int k = K, group = Group;
     static constexpr bool isLast = Which == &Products::logits; ///< of the vocabulary
+    /// Whether the rows of a tile follow each other, and in which order they lie in a slot.
+    static constexpr bool follow = Which != &Products::head || C::HeadDim % tileRows == 0;
+    static constexpr __device__ bool evenRowsFirst(int) { return false; }
     static constexpr Product of = productsOf(division).*Which;
     static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, bits = of.bits,
                          padded = of.padded, step = of.step, words = of.words, pitch = of.pitch,

@@ -28,7 +28,7 @@ template <typename C> struct RowsStream : Stream<C> {
                      exists = ofQ ? head < place.heads
                                   : head < C::HeadsEach + 2 * C::KeysEach && key < place.keys;
           const int row = ofQ ? place.queryRow(0) + i : place.keyRow(i);
-          return exists ? (i64)row * C::D + slice : (i64)-1;
+          return RowAt{exists, (i64)row * C::D + slice};
         },
         of.half.first.scales);
     if (first)
@@ -41,13 +41,14 @@ template <typename C> struct RowsStream : Stream<C> {
             const int tile = i / tileRows, r = i % tileRows;
             const bool values = tile % 2;
             const int key = tile / 2 * tileRows + (values ? evenFirst(r) : r);
-            return key < past ? state.offsetOf(key) + (values ? state.toValue : 0) : (i64)-1;
+            return RowAt{key < past,
+                         key < past ? state.offsetOf(key) + (values ? state.toValue : 0) : 0};
           });
     }
     Base::template fill<typename L::Projection>(
         of.half.weights.template as<const W>(), L::Projection::tiles, place.heads * dim,
         [&](int i) {
-          return i < place.columns ? (i64)(slice + i) * L::attended + place.queryRow(0) : (i64)-1;
+          return RowAt{i < place.columns, (i64)(slice + i) * L::attended + place.queryRow(0)};
         },
         of.half.scales);
   }
@@ -64,7 +65,7 @@ template <typename C> struct RowsStream : Stream<C> {
             of.first.weights.template as<const void>(), 1, C::D - column,
             [&](int i) {
               const int row = tile * tileRows + i;
-              return i < tileRows && row < C::Vocab ? (i64)row * C::D + column : (i64)-1;
+              return RowAt{i < tileRows && row < C::Vocab, (i64)row * C::D + column};
             },
             of.first.scales);
       }

@@ -7,6 +7,12 @@
 namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
+/// The element at which a row begins, if it exists.
+struct RowAt {
+  bool exists;
+  i64 at;
+};
+
 /// Slots in turn, by copies of 16 bytes: rows of a slice are too short for TMA.
 template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
   using Ring = persistent::RingPlace<C::Slots>;
@@ -36,9 +42,9 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
                  "r"(valid ? 4 : 0)
                  : "memory");
   }
-  /// The slots of `tiles` tiles of P: row(i) is the element at which row i begins, or less than 0;
-  /// of it the first `width` columns exist. A few rows at a time, 64 bytes of each or 128: as many
-  /// lanes have a row, whose address is computed once. `scales`: of elements of P in groups.
+  /// The slots of `tiles` tiles of P: row(i) is where row i begins, of which the first `width`
+  /// columns exist. A few rows at a time, 64 bytes of each or 128, by as many lanes. `scales`: of
+  /// elements of P in groups.
   template <typename P, typename Row>
   __device__ __forceinline__ void fill(const void *from, int tiles, int width, Row &&row,
                                        const float *scales = nullptr) {
@@ -63,25 +69,35 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
           turn = persistent::slotsUntil(0, (int)threadIdx.x / 32 - warps - helpers, loaders);
     }
   }
-  /// Tiles from `tile` on, `columns` columns of them from `column` on.
+  /// Tiles from `tile` on, `columns` columns of them from `column` on. Instructions of these warps
+  /// are what binds narrow layers, so a tile whose rows follow each other has one address.
   template <typename P, typename Row>
   __device__ __forceinline__ void fillSlot(const void *from, int tile, int column, int columns,
                                            Row &&row) const {
     constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, vector = 128 / P::bits,
                   pieces = P::padded / vector;
-    const int first = lane % ofRow;
-    const unsigned to = sharedAddress(shared.ring[slot]) + lane / ofRow * P::pitch + first * 16;
+    const int first = lane % ofRow, mine = lane / ofRow;
+    const unsigned to = sharedAddress(shared.ring[slot]) + mine * P::pitch + first * 16;
+    const int count = columns - first * vector;
 #pragma unroll
-    for (int r = 0; r < P::each * tileRows; r += rows) {
-      const i64 at = row(tile * tileRows + r + lane / ofRow);
-      const int count = at < 0 ? 0 : columns - first * vector;
-      const i64 element = at < 0 ? 0 : at + column + first * vector;
-      const char *const source = (const char *)from + element * P::bits / 8;
+    for (int e = 0; e < P::each; e++) {
+      const int begin = (tile + e) * tileRows;
+      const bool evenRowsFirst = P::evenRowsFirst(e);
+      const i64 at = P::follow ? row(begin).at + (evenRowsFirst ? 2 : 1) * mine * P::k : 0;
 #pragma unroll
-      for (int i = 0; i < pieces; i += ofRow)
-        if (i + ofRow <= pieces || i + first < pieces)
-          copy(to + r / tileRows * P::tileBytes + r % tileRows * P::pitch + i * 16, source + i * 16,
-               i * vector < count);
+      for (int r = 0; r < tileRows; r += rows) {
+        const RowAt of = row(begin + r + mine);
+        const i64 element = P::follow   ? at + (evenRowsFirst ? evenFirst(r) : r) * P::k
+                            : of.exists ? of.at
+                                        : 0;
+        const char *const source =
+            (const char *)from + (element + column + first * vector) * P::bits / 8;
+#pragma unroll
+        for (int i = 0; i < pieces; i += ofRow)
+          if (i + ofRow <= pieces || i + first < pieces)
+            copy(to + e * P::tileBytes + r * P::pitch + i * 16, source + i * 16,
+                 of.exists && i * vector < count);
+      }
     }
   }
   /// The same of weights in groups, of which the even rows of a tile come first, and scales behind
@@ -95,9 +111,9 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
     const int first = lane % ofRow, stored = lane / ofRow, r = evenFirst(stored);
 #pragma unroll
     for (int e = 0; e < P::each; e++) {
-      const i64 begin = row((tile + e) * tileRows + (follow ? 0 : r)),
-                at = begin < 0 ? 0 : begin + (follow ? r * P::k : 0) + column;
-      const int count = begin < 0 ? 0 : columns - first * vector;
+      const RowAt begin = row((tile + e) * tileRows + (follow ? 0 : r));
+      const i64 at = begin.exists ? begin.at + (follow ? r * P::k : 0) + column : 0;
+      const int count = begin.exists ? columns - first * vector : 0;
       const char *const source = (const char *)from + at * P::bits / 8 + first * 16;
       const unsigned to = sharedAddress(shared.ring[slot]) + e * P::tileBytes + stored * P::pitch;
 #pragma unroll
@@ -105,7 +121,7 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
         if (i + ofRow <= pieces || i + first < pieces)
           copy(to + (i + first) * 16, source + i * 16, i * vector < count);
       const unsigned step = (unsigned)(at / P::step) + first;
-      const int steps = begin < 0 ? 0 : columns / P::step - first;
+      const int steps = begin.exists ? columns / P::step - first : 0;
 #pragma unroll
       for (int i = 0; i < P::words; i += ofRow)
         if (i + ofRow <= P::words || i + first < P::words)
@@ -132,10 +148,10 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
       [&](int i) {
         if constexpr (L::grouped) {
           const int row = i < C::HeadsEach * C::HeadDim ? place.queryRow(0) + i : place.keyRow(i);
-          return i < (C::HeadsEach + 2) * C::HeadDim ? (i64)row * C::D + slice : (i64)-1;
+          return RowAt{i < (C::HeadsEach + 2) * C::HeadDim, (i64)row * C::D + slice};
         } else {
           const int part = i / C::HeadDim, row = place.cluster * C::HeadDim + i % C::HeadDim;
-          return part < 3 ? (i64)(part * L::attended + row) * C::D + slice : (i64)-1;
+          return RowAt{part < 3, (i64)(part * L::attended + row) * C::D + slice};
         }
       },
       of.half.first.scales);
@@ -148,7 +164,7 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
     fill<typename L::Keys>((const T *)state.keys + i * state.toValue, k.tiles(), C::HeadDim,
                            [&](int row) {
                              const int key = k.keyOf(row, place.rank);
-                             return key < past ? state.offsetOf(key) : (i64)-1;
+                             return RowAt{key < past, key < past ? state.offsetOf(key) : 0};
                            });
     if (i == 1)
       k.next();
@@ -156,7 +172,7 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
   fill<typename L::Projection>(
       of.half.weights.template as<const W>(), L::Projection::tiles, C::HeadsEach * C::HeadDim,
       [&](int i) {
-        return i < place.columns ? (i64)(slice + i) * L::attended + place.queryRow(0) : (i64)-1;
+        return RowAt{i < place.columns, (i64)(slice + i) * L::attended + place.queryRow(0)};
       },
       of.half.scales);
 }
@@ -167,14 +183,14 @@ template <typename C> __device__ __forceinline__ void Stream<C>::mlp(const HalfR
       of.first.weights.template as<const W>(), place.hiddenTiles, place.columns,
       [&](int i) {
         constexpr int each = L::hiddenRows;
-        return i < each * place.hidden.count ? (i64)(each * place.hidden.begin + i) * C::D + slice
-                                             : (i64)-1;
+        return RowAt{i < each * place.hidden.count,
+                     (i64)(each * place.hidden.begin + i) * C::D + slice};
       },
       of.first.scales);
   fill<typename L::Output>(
       of.weights.template as<const W>(), L::Output::tiles, place.hidden.count,
       [&](int i) {
-        return i < place.columns ? (i64)(slice + i) * C::Hidden + place.hidden.begin : (i64)-1;
+        return RowAt{i < place.columns, (i64)(slice + i) * C::Hidden + place.hidden.begin};
       },
       of.scales);
 }
@@ -187,7 +203,7 @@ __device__ __forceinline__ void Stream<C>::vocabulary(const VocabularyRecord<Wor
         of.first.weights.template as<const void>(), 1, C::D,
         [&](int i) {
           const int row = tile * tileRows + i;
-          return i < tileRows && row < C::Vocab ? (i64)row * C::D : (i64)-1;
+          return RowAt{i < tileRows && row < C::Vocab, (i64)row * C::D};
         },
         of.first.scales);
 }

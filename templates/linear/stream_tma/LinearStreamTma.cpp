@@ -101,8 +101,10 @@ std::optional<double> microseconds(const LinearProblem &p) {
   return 2.0 * rates.launches() + rates.reads() * double(p.weightBytes()) / rate;
 }
 /// Whether it is faster than kernels that keep two to eight rows of floats, whose lanes load
-/// weights at 2.3 to 2.8 TB/s. A norm is a launch of its own then.
+/// weights at 2.3 to 2.8 TB/s, but for linear_stream_ring. A norm is a launch of its own then.
 bool isFasterOfFew(const LinearProblem &p) {
+  if (linearStreamRingKernel().refusal(p.plain()).empty())
+    return false;
   constexpr double kept = 2.6e6; // bytes a microsecond
   const TargetRates &rates = p.target.rates;
   const double norm = p.hasNorm() ? 3.0 * rates.launches() : 0;

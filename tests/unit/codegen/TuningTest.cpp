@@ -226,7 +226,10 @@ TEST(LinearCandidates, AreOfAllKernelsThatComputeTheProduct) {
   vocabulary.target = hopper();
   EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_tma"}));
   vocabulary.rows = 8;
-  EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream"}));
+  EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_tma"}));
+  vocabulary.n = 16384; // so few weights that a norm in a launch of its own costs more
+  EXPECT_EQ(kernelsOf(vocabulary, {.norm = NormKind::Layer}), (Kernels{"linear_stream"}));
+  vocabulary.n = 50257;
   vocabulary.rows = 1;
   EXPECT_EQ(kernelsOf(vocabulary), (Kernels{"linear_stream_ring", "linear_stream"}));
   vocabulary.k = 64 * 1024; // no room for three slots
