@@ -16,7 +16,19 @@ using namespace gpt2c;
 namespace cl = llvm::cl;
 
 enum class Locations { All, Short, None };
-enum class View { Summary, Steps, Memory, Ir, Dot, Schedule, Estimates, Parallel, Cuda, Json, Diff };
+enum class View {
+  Summary,
+  Steps,
+  Memory,
+  Ir,
+  Dot,
+  Schedule,
+  Estimates,
+  Parallel,
+  Cuda,
+  Json,
+  Diff
+};
 
 static cl::opt<std::string> input(cl::Positional, cl::desc("PLAN | -"), cl::Required, category());
 static cl::opt<std::string> other(cl::Positional, cl::desc("[PLAN]"), category());

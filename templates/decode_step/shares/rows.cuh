@@ -193,7 +193,7 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
     if (warp < warps + helpers)
       RowsStep<C>{{{}, {}, shared}}.help(steps);
     else
-      RowsStream<C>{{{}, shared}}.run(steps);
+      RowsStream<C>{{shared}}.run(steps);
   }
   __syncwarp();
   clusterBarrier(); // none ends while others send to it

@@ -224,7 +224,7 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
     if (warp < warps + helpers)
       Step<C>{{}, {}, shared}.help(steps);
     else
-      Stream<C>{{}, shared}.run(steps);
+      Stream<C>{shared}.run(steps);
   }
   __syncwarp();
   clusterBarrier(); // none ends while others send to it

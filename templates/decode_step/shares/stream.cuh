@@ -14,9 +14,7 @@ struct RowAt {
 };
 
 /// Slots in turn, by copies of 16 bytes: rows of a slice are too short for TMA.
-template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
-  using Ring = persistent::RingPlace<C::Slots>;
-  using Ring::slot, Ring::lap;
+template <typename C> struct Stream {
   using L = Layout<C>;
   using T = typename C::T;
   using W = typename C::W;
@@ -28,8 +26,13 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
   SharedOf<C> &shared;
   const Place<C> place;
   const int lane = threadIdx.x % 32;
-  int turn = (int)threadIdx.x / 32 - warps - helpers; ///< 0: the next slot is this warp's
+  /// Of the warp among loaders: alike in all of its lanes, which the compiler has to see, so that
+  /// slots and barriers are computed once for a warp.
+  const int mine = __shfl_sync(fullWarp, (int)threadIdx.x / 32 - warps - helpers, 0);
+  int slot = mine, until = mine; ///< the warp's next, and how many others fill before it
+  unsigned lap = 0;
   u64 policy = 0;
+  static_assert(C::Slots >= loaders);
 
   /// Zeros where `valid` is false.
   __device__ __forceinline__ void copy(unsigned to, const void *from, bool valid) const {
@@ -50,24 +53,27 @@ template <typename C> struct Stream : persistent::RingPlace<C::Slots> {
                                        const float *scales = nullptr) {
     const int slots = ceilDiv(tiles, P::each) * P::chunks;
 #pragma unroll 1
-    for (int s = 0; s < slots; s++) {
-      if (turn == 0) {
-        persistent::barrierWait(shared.empty[slot], lap ^ 1);
-        __syncwarp();
-        const int tile = P::chunks > 1 ? s / P::chunks : s * P::each,
-                  column = P::chunks > 1 ? s % P::chunks * P::columns : 0,
-                  columns = min(P::columns, width - column);
-        if constexpr (P::words > 0)
-          fillGroups<P>(from, scales, tile, column, columns, row);
-        else
-          fillSlot<P>(from, tile, column, columns, row);
-        shared.full[slot].arriveBehindCopies();
-      }
-      turn = turn == 0 ? loaders - 1 : turn - 1;
-      if (Ring::next())
-        if constexpr (C::Slots % loaders != 0)
-          turn = persistent::slotsUntil(0, (int)threadIdx.x / 32 - warps - helpers, loaders);
+    while (until < slots) {
+      persistent::barrierWait(shared.empty[slot], lap ^ 1);
+      __syncwarp();
+      const int tile = P::chunks > 1 ? until / P::chunks : until * P::each,
+                column = P::chunks > 1 ? until % P::chunks * P::columns : 0,
+                columns = min(P::columns, width - column);
+      if constexpr (P::words > 0)
+        fillGroups<P>(from, scales, tile, column, columns, row);
+      else
+        fillSlot<P>(from, tile, column, columns, row);
+      shared.full[slot].arriveBehindCopies();
+      advance();
     }
+    until -= slots;
+  }
+  /// A slot is always the same warp's, see persistent::slotsUntil.
+  __device__ __forceinline__ void advance() {
+    const bool wraps = slot + loaders >= C::Slots;
+    until += wraps ? C::Slots - slot + mine : loaders;
+    slot = wraps ? mine : slot + loaders;
+    lap ^= wraps ? 1 : 0;
   }
   /// Tiles from `tile` on, `columns` columns of them from `column` on. Instructions of these warps
   /// are what binds narrow layers, so a tile whose rows follow each other has one address.
