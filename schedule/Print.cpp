@@ -153,7 +153,8 @@ void printEstimates(const FunctionSchedule &version, const TargetRates &rates,
     int64_t count = 0;
     double microseconds = 0;
   };
-  llvm::MapVector<std::string, Launches, std::map<std::string, unsigned>> launches; // in the order of the first of each
+  llvm::MapVector<std::string, Launches, std::map<std::string, unsigned>>
+      launches; // in the order of the first of each
   Launches all;
   for (const Group &group : version.schedule.groups) {
     const std::string line = launchText(group);

@@ -24,8 +24,7 @@ struct AttentionWork {
       blocks *= 2;
     const double each = std::min(std::ceil(blocks / processors), mostBlocks),
                  rate = std::min(processor, each * ofElement * double(headDim));
-    return few * rates.launches() +
-           bytes / (std::min(blocks, processors) * rate) * rates.reads();
+    return few * rates.launches() + bytes / (std::min(blocks, processors) * rate) * rates.reads();
   }
   /// Of prompts, whose queries see half of their keys.
   double ofPrompt(const TargetRates &rates) const {
@@ -44,8 +43,13 @@ double attentionMicroseconds(const AttentionProblem &p, const TargetRates &rates
   const bool isFew = c.last || p.queries <= fewQueries;
   const int64_t queries = c.last ? 1 : p.queries,
                 keys = isFew ? std::min(p.context, usualKeys) : std::min(p.context, p.queries);
-  const AttentionWork work = {p.sequences, queries, keys, c.heads, c.kvHeads ? c.kvHeads : c.heads,
-                              c.headDim, double(scalarBytes(c.kv))};
+  const AttentionWork work = {p.sequences,
+                              queries,
+                              keys,
+                              c.heads,
+                              c.kvHeads ? c.kvHeads : c.heads,
+                              c.headDim,
+                              double(scalarBytes(c.kv))};
   return isFew ? work.ofFew(double(p.target.multiprocessors), rates) : work.ofPrompt(rates);
 }
 

@@ -1,5 +1,5 @@
-// Estimated times of attention over the KV state: for whole functions, and to compare steps in which
-// it is computed alike. Constants are those of an H200.
+// Estimated times of attention over the KV state: for whole functions, and to compare steps in
+// which it is computed alike. Constants are those of an H200.
 #pragma once
 
 #include "schedule/attention/PagedProblem.h"

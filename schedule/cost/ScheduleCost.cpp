@@ -61,8 +61,7 @@ struct LaunchCosts {
     // Of few rows kernels have an estimate by which they are compared, others by configuration.
     const auto ofKernel = group.taken.kernel ? group.taken.kernel->microseconds(p) : std::nullopt,
                taken = ofKernel ? ofKernel : group.taken.microseconds;
-    double cost =
-        std::max((ofKernel ? 1 : tilesAmongOthers) * taken.value_or(0), launch + read(p));
+    double cost = std::max((ofKernel ? 1 : tilesAmongOthers) * taken.value_or(0), launch + read(p));
     if (!group.int8)
       return cost;
     // Launches around it: rows that are quantised, weights that become floats, a quantised result.
