@@ -46,13 +46,14 @@ rt::PagedState CpuRows::state() const {
   if (tokens < 1 || tokens > mostPageTokens)
     return state;
   state.pageTokens = static_cast<int32_t>(tokens);
-  state.pages = pages_.valid() ? static_cast<int32_t>(pages_.dim(0)) : 0;
+  state.pages = pages_.valid() ? static_cast<int32_t>(pages_.dim(0)) - hostPages_ : 0;
   state.maxSegments = plan.max_batch;
   state.maxRows =
       static_cast<int32_t>(std::min(mostRows, int64_t{plan.max_batch} * plan.max_context));
   const int64_t heads = kv->type.shape[3].constant().value_or(plan.heads); // of a rank, some
   state.pageBytes = plan.bytes_per_token / plan.heads * heads * tokens;
-  state.hostPages = host_.valid() ? static_cast<int32_t>(host_.dim(0)) : 0;
+  state.hostPages = hostPages_;
+  state.readsHostPages = hostPages_ > 0;
   state.outBytesPerSecond = outBytesPerSecond_, state.inBytesPerSecond = inBytesPerSecond_;
   return state;
 }
@@ -69,10 +70,7 @@ Status CpuRows::allocate(uint64_t bytes) {
     return Status(Code::Usage, std::to_string(bytes) + " bytes hold no page, one takes " +
                                    std::to_string(state.pageBytes));
   const auto pages = static_cast<int64_t>(std::min<uint64_t>(wanted, INT32_MAX));
-  const int64_t heads =
-      int64_t(state.pageBytes / state.pageTokens) * plan.heads / int64_t(plan.bytes_per_token);
-  pages_ = lazyZeros(fromPlan(plan.dtype),
-                     {pages, plan.layers, 2, heads, state.pageTokens, rt::kvRowElements(plan)});
+  pages_ = zeroPages(pages);
   if (!pages_.valid())
     return Status(Code::OutOfMemory, std::to_string(pages) + " pages of the KV state take " +
                                          std::to_string(pages * state.pageBytes) +
@@ -80,28 +78,36 @@ Status CpuRows::allocate(uint64_t bytes) {
   return {};
 }
 
+Tensor CpuRows::zeroPages(int64_t count) const {
+  const rt::PagedState state = this->state();
+  const plan::KvPlanT &plan = *plan_.meta().kv;
+  const int64_t heads =
+      int64_t(state.pageBytes / state.pageTokens) * plan.heads / int64_t(plan.bytes_per_token);
+  return lazyZeros(fromPlan(plan.dtype),
+                   {count, plan.layers, 2, heads, state.pageTokens, rt::kvRowElements(plan)});
+}
+
 std::span<std::byte> CpuRows::pageOf(int32_t page) {
   const size_t bytes = state().pageBytes;
   return {static_cast<std::byte *>(pages_.raw()) + size_t(page) * bytes, bytes};
 }
 
-std::span<std::byte> CpuRows::hostPage(int32_t page) {
-  const size_t bytes = state().pageBytes;
-  return {static_cast<std::byte *>(host_.raw()) + size_t(page) * bytes, bytes};
-}
+std::span<std::byte> CpuRows::hostPage(int32_t page) { return pageOf(state().pages + page); }
 
 Status CpuRows::allocateHost(int32_t count, bool checks) {
   if (!pages_.valid())
     return Status(Code::Usage, "host pages stand behind those of the device, and there are none");
-  host_ = {};
-  sums_ = {};
-  if (count == 0)
-    return {};
-  host_ = lazyZeros(DType::I8, {count, int64_t(state().pageBytes)});
-  if (!host_.valid())
+  const int64_t pages = state().pages;
+  Tensor both = zeroPages(pages + count);
+  if (!both.valid())
     return Status(Code::OutOfMemory, std::to_string(count) + " pages in host memory take " +
                                          std::to_string(count * state().pageBytes) +
                                          " bytes, which the system refuses");
+  pages_ = std::move(both);
+  hostPages_ = count;
+  sums_ = {};
+  if (count == 0)
+    return {};
   // Once for the memory to be there, then to be timed.
   const rt::PageMove there{0, 0, true}, back{0, 0, false};
   rt::MovedPages before;

@@ -36,6 +36,7 @@ public:
 
 private:
   std::span<std::byte> pageOf(int32_t page);
+  Tensor zeroPages(int64_t count) const;
 
   rt::RowsLimits limits() const;
   rt::Result<std::vector<Tensor>> argumentsOf(const rt::RowsCall &call) const;
@@ -45,8 +46,8 @@ private:
 
   const Module &module_;
   const rt::Plan &plan_;
-  Tensor pages_;
-  Tensor host_; ///< i8[host pages, bytes of one]
+  Tensor pages_; ///< of the device, and those of host memory behind them
+  int32_t hostPages_ = 0;
   rt::PageSums sums_;
   rt::MovedPages moved_;
   double outBytesPerSecond_ = 0, inBytesPerSecond_ = 0;

@@ -513,9 +513,10 @@ typedef struct gpt2c_engine_stats {
   int64_t recomputed_tokens;           /* whose keys and values were computed again */
   /* Of a token that comes back: by a copy, and computed again. 0: not known. */
   double copy_seconds_per_token, recompute_seconds_per_token;
+  int64_t pages_read; /* by steps in host memory, where they lie */
 } gpt2c_engine_stats;
 #define GPT2C_ENGINE_STATS_INIT                                                                    \
-  {sizeof(gpt2c_engine_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(gpt2c_engine_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 GPT2C_API gpt2c_status gpt2c_engine_get_stats(const gpt2c_engine *engine,
                                               gpt2c_engine_stats *stats);

@@ -117,6 +117,8 @@ static void writeEngine(Page &page, const rt::EngineStats &s) {
   page.gauge("kv_cache_host_pages_used", "Of these, those that hold something.", s.hostPagesUsed);
   page.counter("kv_cache_pages_out_total", "Pages copied to host memory.", double(s.pagesOut));
   page.counter("kv_cache_pages_in_total", "Pages copied back.", double(s.pagesIn));
+  page.counter("kv_cache_pages_read_total", "Pages that calls read in host memory, where they lie.",
+               double(s.pagesRead));
   page.counter("kv_cache_out_seconds_total", "Time of copies to host memory.", s.outSeconds);
   page.counter("kv_cache_in_seconds_total", "Time of copies back.", s.inSeconds);
   page.counter("kv_cache_recomputed_tokens_total",

@@ -120,6 +120,7 @@ nb::object engineStats(OneSession &s) {
   out["host_pages_used"] = stats.hostPagesUsed;
   out["pages_out"] = stats.pagesOut;
   out["pages_in"] = stats.pagesIn;
+  out["pages_read"] = stats.pagesRead;
   out["recomputed_tokens"] = stats.recomputedTokens;
   return out;
 }

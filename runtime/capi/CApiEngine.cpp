@@ -267,7 +267,8 @@ gpt2c_status gpt2c_engine_get_stats(const gpt2c_engine *engine, gpt2c_engine_sta
                                       .in_seconds = s.inSeconds,
                                       .recomputed_tokens = s.recomputedTokens,
                                       .copy_seconds_per_token = s.copySecondsPerToken,
-                                      .recompute_seconds_per_token = s.recomputeSecondsPerToken};
+                                      .recompute_seconds_per_token = s.recomputeSecondsPerToken,
+                                      .pages_read = s.pagesRead};
     return writeStruct(known, stats, "stats");
   });
 }

@@ -154,8 +154,9 @@ public:
   }
 
   /// Host memory for `count` pages beside those of allocatePages(), in the place of what there was,
-  /// and what pagedState() says of it. With `checks`, a page that is not as it came is not copied
-  /// back: movePages() is Corrupt then. No copy may be under way.
+  /// and what pagedState() says of it; what pages held means nothing then. With `checks`, a page
+  /// that is not as it came is not copied back: movePages() is Corrupt then. No copy may be under
+  /// way.
   virtual Status allocateHostPages(int32_t count, bool checks) {
     (void)count, (void)checks;
     return {Code::Unsupported, "the device " + name() + " keeps no pages in host memory"};

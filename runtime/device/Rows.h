@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace gpt2c::rt {
@@ -22,6 +23,10 @@ struct PagedState {
       0; ///< calls of up to so many segments of one token each are faster than others
   uint64_t pageBytes = 0; ///< of one page, all layers
   int32_t hostPages = 0;  ///< in host memory behind them: allocateHostPages()
+  /// Whether calls read page h of host memory where it lies, as page `pages + h` of a segment: all
+  /// of it crosses the link with each call, and nothing is written there.
+  bool readsHostPages = false;
+  std::string whyNotRead = {}; ///< of pages in host memory that calls do not read
   /// Of copies of pages to host memory and back, as measured then; 0: not known.
   double outBytesPerSecond = 0, inBytesPerSecond = 0;
 };
@@ -45,8 +50,9 @@ struct Segment {
   int32_t past = 0;                ///< tokens of the sequence that its pages hold already
   /// Page i holds the sequence's tokens i * pageTokens to (i + 1) * pageTokens - 1: as many as
   /// past + tokens.size() need, or more. Any number of segments may have a page of tokens before
-  /// `past`; one that a segment writes into no other segment of the call has. Keys and values of
-  /// the new tokens are written to positions past to past + tokens.size() - 1.
+  /// `past`; one that a segment writes into no other segment of the call has, and it is on the
+  /// device. Keys and values of the new tokens are written to positions past to
+  /// past + tokens.size() - 1.
   std::span<const int32_t> pages;
   /// >= 0: tokens[0] is not read; the choice that the call begun before this one made for its
   /// segment of this number stands in, so that the host need not have seen it.

@@ -26,9 +26,13 @@ std::string complaint(const Segment &s, const RowsLimits &limits, int32_t carrie
   if (int64_t(s.pages.size()) < needed)
     return "has " + text(s.pages.size()) + " pages of " + text(state.pageTokens) + " tokens, its " +
            text(tokens) + " tokens need " + text(needed);
+  const int32_t readable = state.pages + (state.readsHostPages ? state.hostPages : 0);
   for (int32_t page : s.pages.first(needed))
-    if (page < 0 || page >= state.pages)
-      return "names page " + text(page) + ", there are " + text(state.pages);
+    if (page < 0 || page >= readable)
+      return "names page " + text(page) + ", there are " + text(readable);
+  for (int32_t page : s.pages.first(needed).subspan(s.past / state.pageTokens))
+    if (page >= state.pages)
+      return "writes into page " + text(page) + ", which is in host memory";
   for (size_t i = s.carry >= 0; i < s.tokens.size(); ++i)
     if (s.tokens[i] < 0 || (limits.vocabulary && s.tokens[i] >= limits.vocabulary))
       return "has token " + text(s.tokens[i]) + ", the vocabulary has " + text(limits.vocabulary);
@@ -53,7 +57,7 @@ std::pair<int32_t, int32_t> written(const Segment &s, int32_t pageTokens) {
 
 /// A page that one segment writes into and another has as well; empty: there is none.
 std::string sharedPage(std::span<const Segment> segments, const PagedState &state) {
-  std::vector<bool> isWritten(state.pages);
+  std::vector<bool> isWritten(size_t(state.pages) + size_t(state.hostPages));
   auto describe = [&](size_t i, int32_t page, std::string_view does) {
     for (size_t by = 0; by < segments.size(); ++by) {
       const auto [first, end] = written(segments[by], state.pageTokens);

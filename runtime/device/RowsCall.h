@@ -29,10 +29,10 @@ struct RowsLimits {
 };
 
 /// Usage, naming the segment, where segments do not keep to the limits: no or too many tokens, too
-/// few pages or one that is not there, a position beyond the context, an id beyond the vocabulary,
-/// a carry without a call before of `carried` segments, logits beside a sampled choice or too many
-/// adjustments or log probabilities of it, or a page that one segment writes into and another has
-/// too, which may read it before or after that.
+/// few pages, one that is not there or one in host memory that is written, a position beyond the
+/// context, an id beyond the vocabulary, a carry without a call before of `carried` segments,
+/// logits beside a sampled choice or too many adjustments or log probabilities of it, or a page
+/// that one segment writes into and another has too, which may read it before or after that.
 Status checkSegments(std::span<const Segment> segments, const RowsLimits &limits, int32_t carried);
 
 /// Of segments that checkSegments() accepts. The id of a carried token is 0.

@@ -11,6 +11,21 @@ Verdict refuse(Refusal refusal, std::string message, Code code = Code::Usage) {
   return {refusal, Status(code, std::move(message))};
 }
 
+/// How many pages there are for one sequence, and what helps.
+std::string whatPages(const EngineLimits &limits) {
+  const std::string has = std::to_string(limits.pages);
+  if (limits.hostPages == 0)
+    return " tokens, the KV state has " + has +
+           ": give it more memory, on the device or in host memory behind it, or ask for fewer "
+           "tokens";
+  if (limits.readsHostPages)
+    return " tokens, the KV state has " + has + ": give it more memory, or ask for fewer tokens";
+  const std::string why = limits.whyNotRead.empty() ? "" : " (" + limits.whyNotRead + ")";
+  return " tokens, the device has " + has + ", and does not read the " +
+         std::to_string(limits.hostPages) + " in host memory where they are" + why +
+         ": give it more memory, or ask for fewer tokens";
+}
+
 /// The first id outside of the vocabulary; none: -1 as an index.
 int64_t firstOutside(std::span<const int32_t> ids, int32_t vocabulary) {
   for (size_t i = 0; i < ids.size(); ++i)
@@ -104,9 +119,7 @@ Verdict check(const Request &request, const EngineLimits &limits, int64_t waitin
     return refuse(Refusal::Pages,
                   "a prompt of " + counted(prompt, "token") + " and " +
                       counted(newTokens, "new token") + " need " + counted(needed, "page") +
-                      " of " + std::to_string(limits.pageTokens) + " tokens, the KV state has " +
-                      std::to_string(limits.pages) +
-                      ": give it more memory, or ask for fewer tokens",
+                      " of " + std::to_string(limits.pageTokens) + whatPages(limits),
                   Code::OutOfMemory);
   if (Status s = checkSampling(request.sampling, limits.vocabulary); !s.ok())
     return {Refusal::Sampling, std::move(s)};

@@ -44,7 +44,12 @@ const char *nameOf(Refusal refusal);
 struct EngineLimits {
   int32_t vocabulary = 0; ///< ids are below this
   int64_t context = 0;    ///< tokens of one sequence in the KV state
-  int32_t pages = 0, pageTokens = 0;
+  int32_t pages = 0;      ///< of one sequence
+  /// In host memory; not among the others where calls do not read them there.
+  int32_t hostPages = 0;
+  bool readsHostPages = false;
+  std::string whyNotRead = {}; ///< PagedState's
+  int32_t pageTokens = 0;
   int32_t sequences = 0; ///< running at once
   int64_t waiting = 0;   ///< requests that may wait
   bool hasTokenizer = false;

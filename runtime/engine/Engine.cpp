@@ -37,7 +37,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Backend &backend, const Model &mo
   if (backend.pagedState().pages == 0) // an engine before this one may have taken them
     if (Status s = backend.allocatePages(options.kvBytes); !s.ok())
       return s;
-  const PagedState paged = backend.pagedState();
+  PagedState paged = backend.pagedState();
   if (paged.pageTokens < 1 || paged.pages < 1 || paged.maxRows < 1 || paged.maxSegments < 1)
     return {Code::Unsupported,
             "an engine needs a KV state in pages, and on " + backend.name() + " the plan has none"};
@@ -47,9 +47,13 @@ Result<std::unique_ptr<Engine>> Engine::create(Backend &backend, const Model &mo
                              backend.name() + " takes at most " + std::to_string(paged.maxRows)};
   if (Status s = allocateHost(backend, options); !s.ok())
     return s;
+  paged = backend.pagedState();
   EngineLimits limits{.vocabulary = model.vocabulary,
                       .context = model.context,
-                      .pages = paged.pages,
+                      .pages = paged.readsHostPages ? PageSwap::pagesOf(paged) : paged.pages,
+                      .hostPages = paged.hostPages,
+                      .readsHostPages = paged.readsHostPages,
+                      .whyNotRead = paged.whyNotRead,
                       .pageTokens = paged.pageTokens,
                       .sequences = std::min(paged.maxSegments, rows),
                       .waiting = options.maxWaiting,
@@ -70,8 +74,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Session &session, EngineOptions o
 }
 
 /// How many pages the pool has: those of the device, or of device and host together.
-static int32_t pagesOf(const PageSwap *swap, const EngineLimits &limits) {
-  return swap ? swap->pages() : limits.pages;
+static int32_t pagesOf(const PagedState &paged) {
+  return paged.hostPages ? PageSwap::pagesOf(paged) : paged.pages;
 }
 
 Engine::Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget,
@@ -79,7 +83,7 @@ Engine::Engine(Backend &backend, const EngineLimits &limits, int32_t rowBudget,
     : backend_(backend), options_(std::move(options)), limits_(limits), rowBudget_(rowBudget),
       paged_(backend.pagedState()), isBatchInvariant_(isBatchInvariant),
       swap_(paged_.hostPages ? std::make_unique<PageSwap>(backend) : nullptr),
-      pool_(pagesOf(swap_.get(), limits), limits.pageTokens) {}
+      pool_(pagesOf(paged_), limits.pageTokens) {}
 
 Engine::~Engine() {
   for (; !calls_.empty(); calls_.pop_front())
@@ -228,7 +232,8 @@ void Engine::admit() {
 /// Takes pages of the prompt that another sequence has filled since this one was admitted.
 void Engine::adopt(Sequence &s) {
   const int32_t size = pool_.pageTokens();
-  while (s.begun == s.published * size && (swap_ || size_t(s.published) == s.pages.size()) &&
+  while (s.begun == s.published * size &&
+         (swap_ ? room(s) > 0 : size_t(s.published) == s.pages.size()) &&
          s.begun + size < s.inPieces) {
     const PageEntry parent = s.published ? pool_.entryOf(s.pages[s.published - 1]) : s.root;
     const int32_t page = pool_.find(parent, std::span(s.tokens).subspan(s.begun, size));
@@ -262,7 +267,7 @@ void Engine::publish(Sequence &s) {
     const int32_t mine = page;
     page = pool_.publish(mine, parent, std::span(s.tokens).subspan(s.published * size, size));
     if (swap_ && page != mine)
-      merged(s, mine, page);
+      merged(s, s.published, mine, page);
   }
 }
 

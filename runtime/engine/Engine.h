@@ -8,7 +8,8 @@
 //    the device rounds: it depends neither on other requests nor on how the prompt was cut, nor on
 //    what the prefix cache held.
 //  - An admitted request never starts over: its pages are promised to it before it starts. Where
-//    there are pages in host memory, requests may take turns on the device.
+//    there are pages in host memory, requests may take turns on the device, and one may have more
+//    pages than the device.
 //  - Requests start in the order in which they came.
 //  - Each request that was taken has exactly one ending.
 //  - No memory of the device is allocated after create().
@@ -113,7 +114,11 @@ struct EngineStats {
   int64_t pagesOut = 0, pagesIn = 0;    ///< copied to host memory, and back
   double outSeconds = 0, inSeconds = 0; ///< during which they were copied
   uint64_t pageBytes = 0;               ///< of one page, all layers
-  int64_t recomputedTokens = 0;         ///< of requests whose keys and values came back that way
+  /// Pages that calls read in host memory, where they lie; those that cannot (false) refuse a
+  /// request of more pages than the device has.
+  int64_t pagesRead = 0;
+  bool readsHostPages = false;
+  int64_t recomputedTokens = 0; ///< of requests whose keys and values came back that way
   /// What decides: copying the keys and values of a token back, by the measured rate of copies, and
   /// computing them again, by what a row of a prompt took so far. 0: not known.
   double copySecondsPerToken = 0, recomputeSecondsPerToken = 0;
@@ -206,7 +211,11 @@ private:
 
   // Turns on the device, where there are pages in host memory.
   Status takeTurns();
+  std::pair<int64_t, int32_t> nextTurn(const Sequence &s) const;
   bool growTurn(Sequence &s);
+  void readFirst(Sequence &s, int32_t count);
+  void letGo(const Sequence &s, int32_t index);
+  void bringBack();
   void beginTurns();
   void endTurn(Sequence &s);
   void forgetState(Sequence &s);
@@ -218,7 +227,7 @@ private:
   void release(Sequence &s);
   void time(const Call &call);
   void exchange(int32_t &page, int32_t by);
-  void merged(const Sequence &s, int32_t mine, int32_t other);
+  void merged(const Sequence &s, int32_t index, int32_t mine, int32_t other);
   void addTurns(EngineStats &now) const;
 
   bool waitsForHost() const;

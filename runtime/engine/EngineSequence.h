@@ -41,6 +41,7 @@ struct Engine::Sequence {
   int32_t pending = 0; ///< choices of calls not collected: 0 or 1, for a moment 2
   int32_t segment = 0; ///< the number of its segment in the newest call
   std::vector<int32_t> pages;
+  int32_t readFirst = 0; ///< of pages, of a turn: not pinned, but read where they are
   /// Has no rows without one. Coming: its pages are on their way to the device.
   enum Turn : uint8_t { Resting, Coming, Running } turn = Running;
   std::vector<int32_t> frames;    ///< of its pages, in the newest call

@@ -81,7 +81,9 @@ void Engine::addSegment(NextCall &next, Sequence &s, int32_t rows, int32_t carry
   if (swap_) {
     s.frames.clear();
     for (const int32_t page : s.pages)
-      s.frames.push_back(swap_->frameOf(page));
+      s.frames.push_back(swap_->placeOf(page));
+    counted_.pagesRead +=
+        std::ranges::count_if(s.frames, [&](int32_t place) { return place >= paged_.pages; });
   }
   const bool prompt = s.isPrompt(), chooses = to >= s.inPieces, scores = s.scores() && !chooses;
   // A greedy choice is made among what is no number as well; the largest logit is not.
@@ -180,6 +182,8 @@ void Engine::planPrompts(NextCall &next) {
       continue;
     }
     adopt(*s);
+    if (room(*s) == 0)
+      continue;
     const int32_t page = s->begun / size;
     if ((page + 1) * size < s->inPieces) {
       const PageEntry parent = page ? pool_.entryOf(s->pages[page - 1]) : s->root;
@@ -188,7 +192,8 @@ void Engine::planPrompts(NextCall &next) {
       if (!isNew && s->begun % size == 0)
         continue;
     }
-    addSegment(next, *s, std::min(rowBudget_ - next.rows, s->inPieces - s->begun), -1);
+    const int64_t rows = std::min<int64_t>(rowBudget_ - next.rows, s->inPieces - s->begun);
+    addSegment(next, *s, int32_t(std::min(rows, room(*s))), -1);
   }
 }
 

@@ -4,6 +4,10 @@
 // together. It has rows while it has a turn: its pages are pinned to the device, and so are those
 // that it fills during that. Turns begin in the order in which requests came or rested. One ends
 // when its pages are full and others wait, or there is no room to go on.
+//
+// A sequence with more pages than the device has, where calls read host memory, pins those alone
+// that it fills. The others are read where they are: on the device as far as nobody needs the room,
+// the newest longest, which layers with a window read, too.
 #include "runtime/engine/EngineSequence.h"
 
 #include <algorithm>
@@ -30,22 +34,34 @@ int64_t Engine::turnTokens() const {
   return std::clamp(int64_t(std::ceil(2 * all / stepSeconds_)), least, most);
 }
 
-/// Pins the sequence's pages and those for the tokens of a turn. False, and nothing is done, where
-/// that are more than nobody has pinned.
-bool Engine::growTurn(Sequence &s) {
-  const int64_t all = stateTokens(s.prompt, s.request.mostTokens());
+/// The tokens that a turn of the sequence ends behind, and its first page that is pinned then.
+std::pair<int64_t, int32_t> Engine::nextTurn(const Sequence &s) const {
+  const int64_t all = stateTokens(s.prompt, s.request.mostTokens()), size = pool_.pageTokens();
   const int64_t end = std::min(all, std::max(s.begun, s.inPieces) + turnTokens());
+  if (!paged_.readsHostPages || pagesFor(end, int32_t(size)) <= paged_.pages)
+    return {end, 0};
+  // No more than half of the device, so that the next pages come while these are filled.
+  const int64_t first = s.begun / size, most = std::max(1, paged_.pages / 2) * size;
+  const int64_t tokens = std::max(turnTokens(), int64_t(rowBudget_));
+  return {std::min({all, s.begun + tokens, first * size + most}), int32_t(first)};
+}
+
+/// Pins the sequence's pages, or those that it fills, and those for the tokens of a turn. False,
+/// and nothing is done, where that are more than nobody has pinned.
+bool Engine::growTurn(Sequence &s) {
+  const auto [end, first] = nextTurn(s);
   const auto grown =
       std::max<int64_t>(0, pagesFor(end, pool_.pageTokens()) - int64_t(s.pages.size()));
   const bool rested = s.turn == Sequence::Resting;
+  const auto begin = s.pages.begin() + std::min(int64_t(first), int64_t(s.pages.size()));
   int64_t pinned = grown;
   if (rested)
-    pinned += std::ranges::count_if(s.pages, [&](int32_t p) { return !swap_->isPinned(p); });
+    pinned += std::count_if(begin, s.pages.end(), [&](int32_t p) { return !swap_->isPinned(p); });
   if (pinned > swap_->unpinned())
     return false;
   if (rested)
-    for (const int32_t page : s.pages)
-      swap_->pin(page);
+    std::for_each(begin, s.pages.end(), [&](int32_t page) { swap_->pin(page); });
+  readFirst(s, first);
   for (int64_t i = 0; i < grown; ++i) {
     const int32_t page = pool_.take();
     --s.reserved;
@@ -58,12 +74,34 @@ bool Engine::growTurn(Sequence &s) {
   return true;
 }
 
+/// From now on the sequence reads its first pages, which are full, where they are. Those of a turn
+/// were pinned so far.
+void Engine::readFirst(Sequence &s, int32_t count) {
+  for (; s.readFirst < count; ++s.readFirst) {
+    const int32_t page = s.pages[size_t(s.readFirst)];
+    swap_->read(page);
+    if (s.turn == Sequence::Resting)
+      continue;
+    swap_->seal(page);
+    swap_->unpin(page);
+  }
+}
+
+/// Of page `index` of a sequence with a turn.
+void Engine::letGo(const Sequence &s, int32_t index) {
+  const int32_t page = s.pages[size_t(index)];
+  if (index < s.readFirst)
+    swap_->unread(page);
+  else
+    swap_->unpin(page);
+}
+
 /// Takes the last page from the sequence.
 void Engine::release(Sequence &s) {
+  if (swap_ && s.turn != Sequence::Resting)
+    letGo(s, int32_t(s.pages.size()) - 1);
   const int32_t page = s.pages.back();
   s.pages.pop_back();
-  if (swap_ && s.turn != Sequence::Resting)
-    swap_->unpin(page);
   pool_.release(page);
   if (swap_ && pool_.isBlank(page))
     swap_->drop(page);
@@ -79,10 +117,15 @@ void Engine::exchange(int32_t &page, int32_t by) {
   page = by;
 }
 
-/// The pool gave back `mine`, a page of the sequence, for one that holds the same.
-void Engine::merged(const Sequence &s, int32_t mine, int32_t other) {
+/// The pool gave back `mine`, page `index` of the sequence, for one that holds the same.
+void Engine::merged(const Sequence &s, int32_t index, int32_t mine, int32_t other) {
   if (s.turn == Sequence::Resting)
     return swap_->drop(mine);
+  if (index < s.readFirst) {
+    swap_->unread(mine);
+    swap_->drop(mine);
+    return swap_->read(other);
+  }
   const bool isHere = swap_->isHere(other);
   swap_->unpin(mine);
   if (isHere)
@@ -117,13 +160,15 @@ void Engine::endTurn(Sequence &s) {
     [[maybe_unused]] const bool promised = pool_.reserve(1);
     ++s.reserved;
   }
+  const bool comesBack = s.readFirst == 0; // else nothing has to
   for (int32_t i = int32_t(s.pages.size()); i-- > 0;) {
     if ((i + 1) * size <= s.begun)
       swap_->seal(s.pages[size_t(i)]);
-    swap_->unpin(s.pages[size_t(i)]);
+    letGo(s, i);
   }
   s.turn = Sequence::Resting;
-  if (recomputes(s))
+  s.readFirst = 0;
+  if (comesBack && recomputes(s))
     forgetState(s);
   --turns_;
   ++counted_.turnsEnded;
@@ -157,13 +202,23 @@ Status Engine::takeTurns() {
       endTurn(*s);
   }
   beginTurns();
+  bringBack();
   if (Status status = swap_->advance(); !status.ok())
     return status;
   for (auto &[id, s] : running_)
-    if (s->turn == Sequence::Coming &&
-        std::ranges::all_of(s->pages, [&](int32_t p) { return swap_->isHere(p); }))
+    if (s->turn == Sequence::Coming && std::all_of(s->pages.begin() + s->readFirst, s->pages.end(),
+                                                   [&](int32_t p) { return swap_->isHere(p); }))
       s->turn = Sequence::Running;
   return {};
+}
+
+/// What sequences read of host memory comes to the device where nobody needs the room, the newest
+/// pages first.
+void Engine::bringBack() {
+  for (auto &[id, s] : running_)
+    for (int32_t i = s->readFirst; i-- > 0;)
+      if (!swap_->bring(s->pages[size_t(i)]))
+        return;
 }
 
 //===-- what decides how it comes back ------------------------------------------------------===//
@@ -220,6 +275,7 @@ void Engine::addTurns(EngineStats &now) const {
     return;
   now.hostPages = paged_.hostPages;
   now.hostPagesUsed = swap_->hostPagesUsed();
+  now.readsHostPages = paged_.readsHostPages;
   now.resting = now.running - turns_;
   now.pagesOut = swap_->moved().out;
   now.pagesIn = swap_->moved().in;

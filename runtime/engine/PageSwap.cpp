@@ -6,15 +6,22 @@
 
 namespace gpt2c::rt {
 
-/// Frames that stay free when every page holds something, so that copies do not wait for each
-/// other one by one.
+/// Frames (pages of host memory) that stay free when every page holds something, so that copies do
+/// not wait for each other one by one.
 static int32_t spareOf(int32_t hostPages) { return hostPages / 16 + 1; }
+
+/// Puts pages that are read behind the others in the order of leaving.
+static constexpr uint64_t isRead = uint64_t(1) << 63;
+
+int32_t PageSwap::pagesOf(const PagedState &state) {
+  return state.pages + state.hostPages - spareOf(state.hostPages);
+}
 
 PageSwap::PageSwap(Backend &backend) : backend_(backend) {
   const PagedState state = backend.pagedState();
   frames_ = state.pages;
   hosts_ = state.hostPages;
-  pages_.resize(size_t(frames_) + size_t(hosts_) - size_t(spareOf(hosts_)));
+  pages_.resize(size_t(pagesOf(state)));
   for (int32_t frame = frames_; frame-- > 0;)
     freeFrames_.push_back(frame);
   for (int32_t host = hosts_; host-- > 0;)
@@ -54,8 +61,24 @@ void PageSwap::settle(int32_t page) {
   Page &p = pages_[size_t(page)];
   if (p.pins > 0 || p.frame < 0 || p.moves != Stays)
     return;
-  p.left = ++clock_;
+  p.left = ++clock_ | (p.readers > 0 ? isRead : 0);
   evictable_.emplace(p.left, page);
+}
+
+void PageSwap::restamp(int32_t page) {
+  if (evictable_.erase(pages_[size_t(page)].left) > 0)
+    settle(page);
+}
+
+void PageSwap::read(int32_t page) {
+  ++pages_[size_t(page)].readers;
+  restamp(page);
+}
+
+void PageSwap::unread(int32_t page) {
+  assert(pages_[size_t(page)].readers > 0);
+  if (--pages_[size_t(page)].readers == 0)
+    restamp(page);
 }
 
 /// Gives back what the page has; copies under way give it back when they end.
@@ -74,7 +97,7 @@ void PageSwap::clear(Page &p) {
 
 void PageSwap::drop(int32_t page) {
   Page &p = pages_[size_t(page)];
-  assert(p.pins == 0);
+  assert(p.pins == 0 && p.readers == 0);
   evictable_.erase(p.left);
   p.left = 0;
   both_.erase(page);
@@ -163,6 +186,27 @@ bool PageSwap::giveFrame(int32_t page) {
   p.waits = false;
   if (p.host < 0)
     return true; // it holds nothing yet
+  p.moves = In;
+  flying_[In].push_back({page, p.frame, p.host, p.isFull, p.generation});
+  begun_.push_back({p.frame, p.host, false});
+  return true;
+}
+
+bool PageSwap::bring(int32_t page) {
+  constexpr size_t mostAtOnce = 8; // so that whoever's turn comes does not wait long
+  const auto spare = size_t(spareOf(frames_));
+  Page &p = pages_[size_t(page)];
+  if (p.frame >= 0)
+    return true;
+  if (p.host < 0 || !waiting_.empty() || flying_[In].size() + flying_[Out].size() >= mostAtOnce)
+    return false;
+  const bool mayLeave = !evictable_.empty() && evictable_.begin()->first < isRead;
+  if (freeFrames_.size() <= spare && !(mayLeave && makeRoom()))
+    return false;
+  if (freeFrames_.size() <= spare)
+    return false;
+  p.frame = freeFrames_.back();
+  freeFrames_.pop_back();
   p.moves = In;
   flying_[In].push_back({page, p.frame, p.host, p.isFull, p.generation});
   begun_.push_back({p.frame, p.host, false});

@@ -9,6 +9,10 @@
 // comes back, and it leaves a second time without a copy. Such a copy makes room when host memory
 // is short.
 //
+// Where calls read pages in host memory where they lie (PagedState::readsHostPages), a page that
+// holds something can be read at any time, pinned or not. Those that somebody reads so leave behind
+// those that nobody does.
+//
 // There is always a way on: frames and host pages are more than the pool's pages, so one is free or
 // will be when the copies under way have ended.
 #pragma once
@@ -33,7 +37,7 @@ public:
   PageSwap &operator=(const PageSwap &) = delete;
 
   /// How many pages the pool may have.
-  int32_t pages() const { return int32_t(pages_.size()); }
+  static int32_t pagesOf(const PagedState &state);
   /// Frames for pages that are not pinned. No more may be pinned.
   int32_t unpinned() const { return frames_ - pinned_; }
   bool isPinned(int32_t page) const { return pages_[size_t(page)].pins > 0; }
@@ -42,12 +46,22 @@ public:
     const Page &p = pages_[size_t(page)];
     return p.frame >= 0 && p.moves != In;
   }
-  /// Of a page that is here.
-  int32_t frameOf(int32_t page) const { return pages_[size_t(page)].frame; }
+  /// Where a call finds what the page holds, as Segment::pages says it: of a page that is here, or
+  /// of any where calls read host memory.
+  int32_t placeOf(int32_t page) const {
+    return isHere(page) ? pages_[size_t(page)].frame : frames_ + pages_[size_t(page)].host;
+  }
 
   /// One more reader whose turn it is. advance() gives the page a frame.
   void pin(int32_t page);
   void unpin(int32_t page);
+  /// One more reader that takes the page, which is full, where it is. One pinned it at least once.
+  void read(int32_t page);
+  void unread(int32_t page);
+  /// Begins to copy a page that somebody reads to a frame whose page, if any, nobody pins or reads.
+  /// True where it is here or on its way then; else there is no such frame, or other copies have to
+  /// end first.
+  bool bring(int32_t page);
   /// The page is full: nothing is written into it any more.
   void seal(int32_t page) { pages_[size_t(page)].isFull = true; }
   /// What the page, which is not pinned, holds means nothing any more.
@@ -73,11 +87,11 @@ private:
   enum Way : uint8_t { In, Out, Stays };
   struct Page {
     int32_t frame = -1, host = -1; ///< -1: none
-    int32_t pins = 0;
+    int32_t pins = 0, readers = 0;
     bool isFull = false;
     bool waits = false; ///< it is in waiting_
     Way moves = Stays;
-    uint64_t left = 0;       ///< when it was unpinned
+    uint64_t left = 0;       ///< when it was unpinned; of one that is read isRead besides
     uint64_t generation = 0; ///< another one when what it holds is another
   };
   /// Who frees its frame and its host page is known when it has ended.
@@ -90,6 +104,7 @@ private:
   Status take(bool waits);
   void landed(Way way, const Flying &f);
   void settle(int32_t page);
+  void restamp(int32_t page);
   bool giveFrame(int32_t page);
   bool makeRoom();
   int32_t takeHost();
@@ -100,11 +115,12 @@ private:
   int32_t frames_, hosts_, pinned_ = 0;
   std::vector<Page> pages_;
   std::vector<int32_t> freeFrames_, freeHosts_;
-  std::deque<int32_t> waiting_;           ///< pinned pages without a frame
-  std::map<uint64_t, int32_t> evictable_; ///< by Page::left: here, neither pinned nor moving
-  std::set<int32_t> both_;                ///< full pages here with a copy in host memory
-  std::deque<Flying> flying_[2];          ///< by Way
-  std::vector<PageMove> begun_;           ///< in this advance()
+  std::deque<int32_t> waiting_; ///< pinned pages without a frame
+  /// By Page::left: here, neither pinned nor moving.
+  std::map<uint64_t, int32_t> evictable_;
+  std::set<int32_t> both_;       ///< full pages here with a copy in host memory
+  std::deque<Flying> flying_[2]; ///< by Way
+  std::vector<PageMove> begun_;  ///< in this advance()
   uint64_t clock_ = 0;
   MovedPages before_, moved_;
 };

@@ -262,6 +262,7 @@ private:
     s.busySeconds -= before.busySeconds;
     s.pagesOut -= before.pagesOut;
     s.pagesIn -= before.pagesIn;
+    s.pagesRead -= before.pagesRead;
     s.outSeconds -= before.outSeconds;
     s.inSeconds -= before.inSeconds;
     for (const auto &[id, tokens] : answers_)

@@ -38,6 +38,12 @@ void writeHostPages(const rt::EngineStats &e, std::ostream &os) {
   os << "\n- a token comes back by a copy in " << fixed(e.copySecondsPerToken * 1e6, 2)
      << " us, computed again in " << fixed(e.recomputeSecondsPerToken * 1e6, 2) << " us; "
      << e.recomputedTokens << " were computed again\n";
+  if (e.pagesRead > 0) {
+    const double bytes = double(e.pagesRead) * double(e.pageBytes);
+    os << "- " << e.pagesRead
+       << " pages were read in host memory, where they lie: " << fixed(bytes * 1e-9, 3) << " GB, "
+       << fixed(share(bytes, e.inBytesPerSecond), 3) << " s at the rate of copies back\n";
+  }
 }
 
 /// What there is one number of.
@@ -71,6 +77,8 @@ Totals totals(const WorkloadResults &r) {
           {"measured_out_bytes_per_second", e.outBytesPerSecond},
           {"measured_in_bytes_per_second", e.inBytesPerSecond},
           {"recomputed_tokens", double(e.recomputedTokens)},
+          {"pages_read", double(e.pagesRead)},
+          {"read_bytes", double(e.pagesRead) * double(e.pageBytes)},
           {"copy_seconds_per_token", e.copySecondsPerToken},
           {"recompute_seconds_per_token", e.recomputeSecondsPerToken}};
 }

@@ -219,13 +219,18 @@ private:
       const int32_t end = s.past + int32_t(s.tokens.size());
       EXPECT_LE(end, shape_.context);
       EXPECT_GE(int64_t(s.pages.size()) * size, end);
-      for (int32_t i = s.past / size; i <= (end - 1) / size; ++i)
+      for (int32_t i = s.past / size; i <= (end - 1) / size; ++i) {
         EXPECT_TRUE(written.insert(s.pages[size_t(i)]).second) << "a page is written twice";
+        EXPECT_LT(s.pages[size_t(i)], shape_.paged.pages) << "host memory is written";
+      }
       for (int32_t page : s.pages) {
         for (const PageMove &m : moving_[0])
           EXPECT_NE(m.page, page) << "a page is on its way here";
+        for (const PageMove &m : moving_[1])
+          EXPECT_NE(shape_.paged.pages + m.hostPage, page) << "a page is on its way to the host";
         EXPECT_GE(page, 0);
-        EXPECT_LT(page, shape_.paged.pages);
+        EXPECT_LT(page,
+                  shape_.paged.pages + (shape_.paged.readsHostPages ? shape_.paged.hostPages : 0));
       }
     }
     for (const Segment &s : segments)
@@ -236,8 +241,10 @@ private:
   void run(const Segment &s, RowsOutput &out) {
     const int32_t size = shape_.paged.pageTokens;
     auto slot = [&](int32_t position) -> Slot & {
-      const int64_t page = s.pages[size_t(position) / size_t(size)];
-      return memory_[size_t(page * size + position % size)];
+      const int32_t page = s.pages[size_t(position) / size_t(size)];
+      const std::span<Slot> of =
+          page < shape_.paged.pages ? slots(page) : hostSlots(page - shape_.paged.pages);
+      return of[size_t(position % size)];
     };
     for (size_t i = 0; i < s.tokens.size(); ++i, ++rows) {
       int32_t token = s.tokens[i];

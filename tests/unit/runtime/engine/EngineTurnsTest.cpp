@@ -1,60 +1,9 @@
 // Requests that take turns on the device, with pages in host memory: answers are those of a request
 // alone, whatever the copies take.
-#include "EngineFixture.h"
-
-#include <cstring>
-#include <random>
+#include "TurnsFixture.h"
 
 namespace gpt2c::rt {
 namespace {
-
-class EngineTurnsTest : public EngineTest {
-protected:
-  /// The requests at once, on few pages, and their answers with plenty of them.
-  void expectSame(const std::vector<Request> &requests, const EngineOptions &options) {
-    answers_.clear();
-    open(options);
-    for (const Request &r : requests)
-      submit(r);
-    runAll();
-    const std::map<RequestId, Answer> few = std::exchange(answers_, {});
-    stats_ = engine_->stats();
-    expectNoLeak();
-    shape_.paged.pages = 4096;
-    open();
-    for (const Request &r : requests)
-      submit(r);
-    runAll();
-    ASSERT_EQ(few.size(), answers_.size());
-    for (const auto &[id, answer] : few) {
-      ASSERT_TRUE(answer.ending);
-      EXPECT_EQ(answer.ending->reason, answers_[id].ending->reason);
-      ASSERT_EQ(answer.tokens, answers_[id].tokens);
-      for (size_t i = 0; i < answer.choices.size(); ++i)
-        ASSERT_EQ(answer.choices[i].logprob, answers_[id].choices[i].logprob);
-    }
-  }
-
-  std::vector<Request> some(int count, std::mt19937 &random) {
-    std::vector<Request> out;
-    const Tokens prefix = range(3, 20);
-    for (int i = 0; i < count; ++i) {
-      Tokens prompt = random() % 3 ? Tokens() : prefix;
-      for (size_t n = 1 + random() % 30; n > 0; --n)
-        prompt.push_back(int32_t(random() % 40));
-      out.push_back(asking(prompt, 1 + int64_t(random() % 40)));
-      if (random() % 2)
-        out.back().sampling = {.temperature = 0.8, .topK = 10, .seed = random(), .logprobs = 2};
-      if (random() % 4 == 0)
-        out.back().promptLogprobs = 1;
-      if (random() % 3 == 0)
-        out.back().stopTokens = {int32_t(random() % 40)};
-    }
-    return out;
-  }
-
-  EngineStats stats_;
-};
 
 // Twelve sequences of up to 24 pages go through 24 pages of the device.
 TEST_F(EngineTurnsTest, AnswersAreThoseOfPlentyOfPages) {
