@@ -40,6 +40,7 @@ enum DeviceAttribute : int {
   kMemoryBusWidth = 37,  // bits
   kL2CacheSize = 38,
   kCooperativeLaunch = 95,
+  kHostNumaId = 134, // the host's node that is nearest; -1: there are none
 };
 enum FunctionAttribute : int { kMaxDynamicSharedSize = 8 };
 
@@ -66,6 +67,23 @@ struct LaunchConfig {
   CUstream stream;
   LaunchAttribute *attributes;
   unsigned attributeCount;
+};
+
+/// Where memory is, or from where it is used.
+struct MemoryLocation {
+  int type, id;
+};
+struct AllocationProperties {
+  int type = 0;
+  int handleTypes = 0;
+  MemoryLocation location = {};
+  void *metadata = nullptr;
+  unsigned char flags[8] = {};
+};
+static_assert(sizeof(AllocationProperties) == 32);
+struct AccessDescription {
+  MemoryLocation location;
+  int flags;
 };
 
 /// A copy of `height` rows of `width` bytes, each row a pitch after the last. Unused members stay
@@ -114,6 +132,20 @@ struct alignas(64) TensorMap {
   X(memFree, cuMemFree_v2, (CUdeviceptr))                                                          \
   X(memHostAlloc, cuMemHostAlloc, (void **, size_t, unsigned))                                     \
   X(memFreeHost, cuMemFreeHost, (void *))                                                          \
+  X(memGetAllocationGranularity, cuMemGetAllocationGranularity,                                    \
+    (size_t *, const AllocationProperties *, int))                                                 \
+  X(memAddressReserve, cuMemAddressReserve,                                                        \
+    (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long))                              \
+  X(memAddressFree, cuMemAddressFree, (CUdeviceptr, size_t))                                       \
+  X(memCreate, cuMemCreate,                                                                        \
+    (uint64_t *, size_t, const AllocationProperties *, unsigned long long))                        \
+  X(memRelease, cuMemRelease, (uint64_t))                                                          \
+  X(memMap, cuMemMap, (CUdeviceptr, size_t, size_t, uint64_t, unsigned long long))                 \
+  X(memUnmap, cuMemUnmap, (CUdeviceptr, size_t))                                                   \
+  X(memSetAccess, cuMemSetAccess, (CUdeviceptr, size_t, const AccessDescription *, size_t))        \
+  X(memAllocManaged, cuMemAllocManaged, (CUdeviceptr *, size_t, unsigned))                         \
+  X(memAdvise, cuMemAdvise, (CUdeviceptr, size_t, int, int))                                       \
+  X(memcpyAsync, cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                      \
   X(memcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))          \
   X(memcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))                \
   X(memcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))           \

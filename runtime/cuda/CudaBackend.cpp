@@ -54,10 +54,16 @@ Status CudaBackend::allocate() {
   if (executor_->stage())
     return allocateLogits();
   Result<DeviceMemory> state = device_->allocate(kv.bytes, "the KV state");
-  if (!state)
-    return {state.status().code(), state.status().message() + " (" + std::to_string(kv.max_batch) +
-                                       " sequences of " + std::to_string(kv.max_context) +
-                                       " tokens; gpt2c --max-batch and --max-context change that)"};
+  if (!state) {
+    const std::string text =
+        state.status().message() + " (" + std::to_string(kv.max_batch) + " sequences of " +
+        std::to_string(kv.max_context) +
+        " tokens; gpt2c --max-batch and --max-context change that, and an engine does with fewer)";
+    whyNoState_ = {state.status().code(), text};
+    if (!pagedState().pageTokens || state.status().code() != Code::OutOfMemory)
+      return whyNoState_;
+    return allocateLogits(); // pages may be fewer
+  }
   kv_ = state.take();
   // Kernels multiply the values of hidden keys by zero, so all of them must be finite.
   if (Status s = device_->zero(kv_.address(), kv.bytes); !s.ok())
@@ -103,15 +109,49 @@ BackendStats CudaBackend::stats() const {
 Status CudaBackend::allocateHostPages(int32_t count, bool checks) {
   if (rows_.pages < 1)
     return {Code::Usage, "host pages stand behind those of the device, and there are none"};
+  if (Status s = device_->synchronize(); !s.ok())
+    return s;
   rows_.host.reset();
   if (count == 0)
     return {};
+  Result<std::byte *> behind = allocateBoth(count);
+  if (!behind)
+    return behind.status();
   Result<std::unique_ptr<PageCopies>> host =
-      PageCopies::create(device_, pagesAt(), count, pagedState().pageBytes, checks);
+      PageCopies::create(device_, pagesAt(), *behind, count, pagedState().pageBytes, checks);
   if (!host)
     return host.status();
   rows_.host = host.take();
+  rows_.limits.state = pagedState();
   return {};
+}
+
+/// Memory of pages with `hostPages` in host memory behind them, in the place of what serves; what
+/// that holds is lost. Returns where those are, null where kernels do not read them.
+Result<std::byte *> CudaBackend::allocateBoth(int32_t hostPages) {
+  DeviceMemory &serves = rows_.memory.bytes() ? rows_.memory : kv_;
+  const size_t bytes = serves.bytes();
+  serves = {}; // first: there may be no room for two
+  rows_.both.reset();
+  Result<std::unique_ptr<PageMemory>> both =
+      PageMemory::create(device_, bytes, size_t(hostPages), pagedState().pageBytes);
+  if (both) {
+    rows_.both = both.take();
+    serves = DeviceMemory({}, rows_.both->address(), bytes);
+  } else {
+    rows_.whyNotBoth = both.status().message();
+    Result<DeviceMemory> again = device_->allocate(bytes, "pages of the KV state");
+    if (!again)
+      return again.status();
+    serves = again.take();
+  }
+  bound_.clear(); // which have addresses
+  batch_ = 0;
+  if (Status s = device_->zero(serves.address(), bytes); !s.ok())
+    return s;
+  if (!both && both.status().code() == Code::OutOfMemory)
+    return both.status();
+  return rows_.both ? rows_.both->host() : nullptr;
 }
 
 Status CudaBackend::movePages(std::span<const PageMove> moves) {
@@ -244,6 +284,9 @@ Result<HostPorts::Placed> CudaBackend::place(const plan::FunctionT &function,
     return s;
   stats_.deviceMilliseconds = 0;
   batch_ = 0;
+  const auto isState = [](const auto &port) { return port->role == plan::Role::KvState; };
+  if (!whyNoState_.ok() && std::ranges::any_of(function.inputs, isState))
+    return whyNoState_;
   return ports_.place(function, inputs, symbols, kv_.address());
 }
 
@@ -279,6 +322,8 @@ Result<FunctionProfile> CudaBackend::profileRun(const plan::FunctionT &function,
 }
 
 Status CudaBackend::writeKv(int layer, plan::KvPart part, const HostTensor &values) {
+  if (!whyNoState_.ok())
+    return whyNoState_;
   KvRuns runs = kvRuns(kvPlan(), layer, part, values.shape[0], values.shape[2]);
   return device_->uploadRows(kv_.address() + runs.offset, runs.pitch, values.data.data(),
                              runs.bytes, runs.rows);
@@ -286,6 +331,8 @@ Status CudaBackend::writeKv(int layer, plan::KvPart part, const HostTensor &valu
 
 Result<HostTensor> CudaBackend::readKv(int layer, plan::KvPart part, int64_t batch,
                                        int64_t tokens) {
+  if (!whyNoState_.ok())
+    return whyNoState_;
   KvRuns runs = kvRuns(kvPlan(), layer, part, batch, tokens);
   HostTensor out(kvPlan().dtype, {batch, kvPlan().heads, tokens, kvPlan().head_dim});
   if (Status s = device_->downloadRows(out.data.data(), kv_.address() + runs.offset, runs.pitch,

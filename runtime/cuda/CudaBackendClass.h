@@ -8,6 +8,7 @@
 #include "runtime/cuda/GraphCache.h"
 #include "runtime/cuda/HostPorts.h"
 #include "runtime/cuda/PageCopies.h"
+#include "runtime/cuda/PageMemory.h"
 #include "runtime/cuda/StepState.h"
 #include "runtime/device/Backend.h"
 #include "runtime/device/FunctionCall.h"
@@ -155,7 +156,10 @@ private:
       std::vector<float> logits = {};
       bool fetched = false;
     };
-    DeviceMemory memory; ///< of pages; empty where the KV state serves
+    /// Of pages and those in host memory; null where kernels do not read these.
+    std::unique_ptr<PageMemory> both;
+    std::string whyNotBoth; ///< the driver's words
+    DeviceMemory memory;    ///< of pages; empty where the KV state serves
     DeviceMemory inputs;
     DeviceMemory greedy; ///< i32[maxSegments]: the choices of @extend, in front of @sample
     DeviceMemory chosen, reported; ///< of a stage: what of others is in the host's slots
@@ -206,6 +210,7 @@ private:
                                   std::span<const HostTensor> inputs,
                                   std::span<const int64_t> symbols);
 
+  Result<std::byte *> allocateBoth(int32_t hostPages);
   Status allocateLogits();
   Status allocateTokens();
   /// Whether choices are made here.
@@ -218,6 +223,7 @@ private:
   Status generateSteps(int steps, bool wantLogits);
   Status advanceSteps(int steps, bool wantLogits);
   Status readLogits(size_t rows, std::vector<float> &to);
+  int32_t reachable() const;
   CUdeviceptr nextOf(const Rows::Slot &slot) const;
   CUdeviceptr reportsOf(const Rows::Slot &slot) const;
   Status fetchChoices(const Rows::Slot &slot, bool reported);
@@ -244,6 +250,7 @@ private:
   RankLink *link_ = nullptr;
   std::unique_ptr<CudaExecutor> executor_;
   DeviceMemory kv_, logits_;
+  Status whyNoState_; ///< of what is not over pages, where there is no room for kv_
   HostPorts ports_;
   StepState state_;
   Timer timer_;

@@ -15,7 +15,7 @@ std::string mebibytes(size_t bytes) {
 } // namespace
 
 DeviceMemory::~DeviceMemory() {
-  if (address_ && device_->bindThread().ok())
+  if (device_ && address_ && device_->bindThread().ok())
     device_->api().memFree(address_);
 }
 

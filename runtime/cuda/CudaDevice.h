@@ -16,7 +16,8 @@ namespace gpt2c::rt::cuda {
 
 class CudaDevice;
 
-/// Device memory, freed with its owner. It keeps the device alive.
+/// Device memory, freed with its owner. It keeps the device alive. Without a device it is a part of
+/// somebody else's.
 class DeviceMemory {
 public:
   DeviceMemory() = default;
@@ -127,6 +128,10 @@ public:
   size_t freeBytes() const;
   /// Calls of the driver for memory, of the device and of the host, so far.
   uint64_t allocations() const { return allocations_; }
+  /// One that the caller makes.
+  void countAllocation() { ++allocations_; }
+  /// As the driver counts devices.
+  int ordinal() const { return device_; }
   /// 0 where the driver does not say.
   int attribute(DeviceAttribute which) const;
   /// "0000:3b:00.0"; empty where the driver does not say.

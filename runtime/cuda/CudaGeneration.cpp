@@ -23,7 +23,7 @@ Result<CUdeviceptr> CudaBackend::stepInput(const plan::FunctionT &function,
   case plan::Role::NextToken:
     return state_.device(StepState::Next);
   case plan::Role::KvState:
-    return kv_.address();
+    return whyNoState_.ok() ? Result<CUdeviceptr>(kv_.address()) : whyNoState_;
   default:
     break;
   }
@@ -46,7 +46,7 @@ Result<CUdeviceptr> CudaBackend::stepOutput(const plan::FunctionT &function,
   case plan::Role::Logits:
     return logits_.address();
   case plan::Role::KvState:
-    return kv_.address();
+    return whyNoState_.ok() ? Result<CUdeviceptr>(kv_.address()) : whyNoState_;
   default:
     return {Code::Corrupt, "@" + function.name + " in the plan returns '" + port.name +
                                "', which has no meaning there"};

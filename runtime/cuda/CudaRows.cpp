@@ -79,6 +79,8 @@ PagedState CudaBackend::pagedState() const {
   state.pages = rows_.pages;
   if (rows_.host) {
     state.hostPages = rows_.host->count();
+    state.readsHostPages = rows_.both != nullptr;
+    state.whyNotRead = rows_.both ? "" : rows_.whyNotBoth;
     state.outBytesPerSecond = rows_.host->bytesPerSecond(true);
     state.inBytesPerSecond = rows_.host->bytesPerSecond(false);
   }
@@ -99,9 +101,11 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
   uint64_t held = std::min<uint64_t>(wanted, kv_.bytes());
   if (wanted > kv_.bytes()) {
     Result<DeviceMemory> memory = device_->allocate(wanted, "pages of the KV state");
+    if (!memory && !bytes && !kv_.bytes()) // as many as there is room for, with some to spare
+      memory = device_->allocate(device_->freeBytes() / 10 * 9, "pages of the KV state");
     if (memory) {
       rows_.memory = memory.take();
-      held = wanted;
+      held = rows_.memory.bytes();
     } else if (bytes || !kv_.bytes()) {
       return memory.status();
     }
@@ -160,6 +164,11 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
     slot.masks = masks.take();
   }
   return {};
+}
+
+/// Pages that kernels reach.
+int32_t CudaBackend::reachable() const {
+  return rows_.both ? rows_.both->firstHostPage() + rows_.both->hostPages() : rows_.pages;
 }
 
 /// Copies `values` behind what the slot has, `padding` up to `count` behind them, and returns where
@@ -273,7 +282,7 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
                                                         {"segments", paddedSegments},
                                                         {"batch", rows},
                                                         {"slots", rows}, // nothing's size
-                                                        {"pages", rows_.pages}};
+                                                        {"pages", reachable()}};
   for (const auto &symbol : function.symbols) {
     auto it = std::ranges::find_if(sizes, [&](auto &size) { return size.first == symbol->name; });
     if (it == std::end(sizes) || it->second < symbol->min || it->second > symbol->max)
@@ -430,6 +439,9 @@ Result<CudaBackend::BoundCall> CudaBackend::bindCall(std::span<const Segment> se
     return {Code::Unsupported, "extend: the plan has no kernel that samples"};
   BoundCall bound{
       .call = makeRowsCall(segments, rows_.limits), .extend = {}, .sample = {}, .draws = false};
+  if (rows_.both) // a gap lies between both
+    for (int32_t &page : bound.call.tables)
+      page += page >= rows_.pages ? rows_.both->firstHostPage() - rows_.pages : 0;
   const plan::FunctionT *version = versionOf(bound.call, inOneLaunch);
   if (!version)
     return {Code::Corrupt, "no version of @extend in the plan takes " +

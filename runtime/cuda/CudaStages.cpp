@@ -85,6 +85,12 @@ PagedState CudaStages::stateNow() const {
   state.pageBytes = 0;
   for (const Team &team : teams_) // the engine's bytes are those of one device
     state.pageBytes = std::max(state.pageBytes, team.front().backend->pagedState().pageBytes);
+  for (const Team &team : teams_)
+    for (const Rank &rank : team)
+      if (const PagedState of = rank.backend->pagedState(); !of.readsHostPages) {
+        state.readsHostPages = false;
+        state.whyNotRead = of.whyNotRead;
+      }
   return state;
 }
 

@@ -11,20 +11,24 @@ constexpr uint64_t kMeasuredBytes = 64 << 20;
 } // namespace
 
 Result<std::unique_ptr<PageCopies>> PageCopies::create(const std::shared_ptr<CudaDevice> &device,
-                                                       CUdeviceptr pages, int32_t count,
-                                                       uint64_t pageBytes, bool checks) {
-  std::unique_ptr<PageCopies> copies(new PageCopies(device, pages, count, pageBytes, checks));
+                                                       CUdeviceptr pages, std::byte *host,
+                                                       int32_t count, uint64_t pageBytes,
+                                                       bool checks) {
+  std::unique_ptr<PageCopies> copies(new PageCopies(device, pages, host, count, pageBytes, checks));
   if (Status s = copies->initialise(); !s.ok())
     return s;
   return copies;
 }
 
 Status PageCopies::initialise() {
-  Result<PinnedMemory> memory =
-      device_->allocatePinned(size_t(count_) * pageBytes_, "pages of the KV state");
-  if (!memory)
-    return memory.status();
-  memory_ = memory.take();
+  if (!host_) {
+    Result<PinnedMemory> memory =
+        device_->allocatePinned(size_t(count_) * pageBytes_, "pages of the KV state");
+    if (!memory)
+      return memory.status();
+    memory_ = memory.take();
+    host_ = memory_.data();
+  }
   for (Lane &lane : lanes_)
     GPT2C_CUDA(device_->api(), streamCreate, &lane.stream, kNotBlocking);
   GPT2C_CUDA(device_->api(), eventCreate, &called_, 2u /* no timing */);
@@ -92,10 +96,9 @@ Status PageCopies::beginOne(const PageMove &move) {
   }
   lane.flying.push_back({*begin, *end, move.hostPage});
   GPT2C_CUDA(api, eventRecord, *begin, lane.stream);
-  if (move.out)
-    GPT2C_CUDA(api, memcpyDtoHAsync, host.data(), device, host.size(), lane.stream);
-  else
-    GPT2C_CUDA(api, memcpyHtoDAsync, device, host.data(), host.size(), lane.stream);
+  const auto there = reinterpret_cast<CUdeviceptr>(host.data());
+  GPT2C_CUDA(api, memcpyAsync, move.out ? there : device, move.out ? device : there, host.size(),
+             lane.stream);
   GPT2C_CUDA(api, eventRecord, *end, lane.stream);
   return {};
 }

@@ -13,11 +13,12 @@ namespace gpt2c::rt::cuda {
 
 class PageCopies {
 public:
-  /// `count` pages of `pageBytes` bytes. `pages`: the first page of the device; its contents stay.
-  /// Copies one to and fro to see how fast that is.
+  /// `count` pages of `pageBytes` bytes, at `host` or, null, in pinned memory of its own. `pages`:
+  /// the first page of the device; its contents stay. Copies one to and fro to see how fast that
+  /// is.
   static Result<std::unique_ptr<PageCopies>> create(const std::shared_ptr<CudaDevice> &device,
-                                                    CUdeviceptr pages, int32_t count,
-                                                    uint64_t pageBytes, bool checks);
+                                                    CUdeviceptr pages, std::byte *host,
+                                                    int32_t count, uint64_t pageBytes, bool checks);
   /// Waits for copies under way.
   ~PageCopies();
   PageCopies(const PageCopies &) = delete;
@@ -31,7 +32,7 @@ public:
   int32_t count() const { return count_; }
   double bytesPerSecond(bool out) const { return rates_[out]; }
   std::span<std::byte> page(int32_t hostPage) const {
-    return {memory_.data() + size_t(hostPage) * pageBytes_, pageBytes_};
+    return {host_ + size_t(hostPage) * pageBytes_, pageBytes_};
   }
 
 private:
@@ -44,10 +45,10 @@ private:
     std::deque<Flying> flying;
   };
 
-  PageCopies(std::shared_ptr<CudaDevice> device, CUdeviceptr pages, int32_t count,
+  PageCopies(std::shared_ptr<CudaDevice> device, CUdeviceptr pages, std::byte *host, int32_t count,
              uint64_t pageBytes, bool checks)
-      : device_(std::move(device)), pages_(pages), count_(count), pageBytes_(pageBytes),
-        sums_(count, checks) {}
+      : device_(std::move(device)), pages_(pages), host_(host), count_(count),
+        pageBytes_(pageBytes), sums_(count, checks) {}
   Status initialise();
   Result<CUevent> event();
   Status beginOne(const PageMove &move);
@@ -56,9 +57,10 @@ private:
 
   std::shared_ptr<CudaDevice> device_;
   CUdeviceptr pages_;
+  std::byte *host_;
   int32_t count_;
   uint64_t pageBytes_;
-  PinnedMemory memory_;
+  PinnedMemory memory_; ///< empty where host_ is somebody else's
   PageSums sums_;
   std::array<Lane, 2> lanes_; ///< in, out
   CUevent called_ = nullptr;  ///< behind the calls that a copy follows

@@ -120,6 +120,19 @@ CUresult release(void *memory) {
   return result;
 }
 
+/// Memory that is to be mapped, and where it is.
+struct Created {
+  size_t bytes;
+  int device; ///< -1: the host's
+};
+std::map<uint64_t, Created> created;
+std::map<CUdeviceptr, size_t> reserved;
+std::map<CUdeviceptr, size_t> mapped;
+/// $GPT2C_EMULATED_MAPS: 2 the host's memory is mapped, 1 there is managed memory alone, 0 neither.
+size_t maps() { return numberOf("GPT2C_EMULATED_MAPS", 2); }
+constexpr size_t kGranularity = 1 << 16;
+constexpr CUresult kNotSupported = 801;
+
 using Work = std::function<CUresult()>;
 
 } // namespace
@@ -257,6 +270,89 @@ EXPORT CUresult cuMemFreeHost(void *at) {
   return release(at);
 }
 
+EXPORT CUresult cuMemGetAllocationGranularity(size_t *to, const AllocationProperties *of, int) {
+  *to = kGranularity;
+  return of->location.type == 1 || maps() > 1 ? kSuccess : kNotSupported;
+}
+EXPORT CUresult cuMemAddressReserve(CUdeviceptr *to, size_t bytes, size_t, CUdeviceptr,
+                                    unsigned long long) {
+  const Entry entry(gate);
+  if (bytes == 0 || bytes % kGranularity != 0)
+    return kInvalidValue;
+  *to = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(kGranularity, bytes));
+  return reserved[*to] = bytes, kSuccess;
+}
+EXPORT CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes) {
+  const Entry entry(gate);
+  const auto it = reserved.find(at);
+  const auto in = mapped.lower_bound(at);
+  if (it == reserved.end() || it->second != bytes || (in != mapped.end() && in->first < at + bytes))
+    return kInvalidValue;
+  std::free(reinterpret_cast<void *>(at));
+  return reserved.erase(it), kSuccess;
+}
+EXPORT CUresult cuMemCreate(uint64_t *to, size_t bytes, const AllocationProperties *of,
+                            unsigned long long) {
+  const Entry entry(gate);
+  static uint64_t last = 0;
+  const int device = of->location.type == 1 ? of->location.id : -1;
+  if (bytes == 0 || bytes % kGranularity != 0)
+    return kInvalidValue;
+  if (device < 0 && maps() < 2)
+    return kNotSupported;
+  if (device >= 0 && used[size_t(device)] + bytes > memory())
+    return kOutOfMemory;
+  if (device >= 0)
+    used[size_t(device)] += bytes;
+  created[ *to = ++last] = {bytes, device};
+  return kSuccess;
+}
+EXPORT CUresult cuMemRelease(uint64_t handle) {
+  const Entry entry(gate);
+  const auto it = created.find(handle);
+  if (it == created.end())
+    return kInvalidValue;
+  if (it->second.device >= 0)
+    used[size_t(it->second.device)] -= it->second.bytes;
+  return created.erase(it), kSuccess;
+}
+EXPORT CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, uint64_t handle,
+                         unsigned long long) {
+  const Entry entry(gate);
+  const auto in = reserved.upper_bound(at);
+  const auto of = created.find(handle);
+  if (in == reserved.begin() || of == created.end() || of->second.bytes != bytes ||
+      at + bytes > std::prev(in)->first + std::prev(in)->second)
+    return kInvalidValue;
+  std::memset(reinterpret_cast<void *>(at), 0xc5, bytes);
+  machine().allocate(reinterpret_cast<void *>(at), bytes, of->second.device);
+  return mapped[at] = bytes, kSuccess;
+}
+EXPORT CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
+  const Entry entry(gate);
+  const CUresult result = finishAll();
+  const auto it = mapped.find(at);
+  if (it == mapped.end() || it->second != bytes)
+    return kInvalidValue;
+  machine().free(reinterpret_cast<void *>(at));
+  return mapped.erase(it), result;
+}
+EXPORT CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const AccessDescription *, size_t) {
+  const Entry entry(gate);
+  const auto it = mapped.find(at);
+  return it != mapped.end() && it->second == bytes ? kSuccess : kInvalidValue;
+}
+EXPORT CUresult cuMemAllocManaged(CUdeviceptr *to, size_t bytes, unsigned) {
+  const Entry entry(gate);
+  if (maps() < 1)
+    return kNotSupported;
+  void *at = nullptr;
+  const CUresult result = allocate(&at, bytes, -1);
+  *to = reinterpret_cast<CUdeviceptr>(at);
+  return result;
+}
+EXPORT CUresult cuMemAdvise(CUdeviceptr, size_t, int, int) { return kSuccess; }
+
 static CUresult copy(void *to, const void *from, size_t bytes, CUstream stream) {
   const Entry entry(gate);
   return perform(stream, [=] { return std::memmove(to, from, bytes), kSuccess; });
@@ -268,6 +364,9 @@ EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstr
   return copy(to, reinterpret_cast<void *>(from), n, s);
 }
 EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) {
+  return copy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), n, s);
+}
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) {
   return copy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), n, s);
 }
 EXPORT CUresult cuMemcpy2DAsync_v2(const Copy2D *given, CUstream s) {
