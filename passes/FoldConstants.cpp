@@ -1,10 +1,11 @@
 // fold-constants: an op whose operands are all constants, and whose attributes mention no symbol,
 // is evaluated by the reference executor. Results larger than their operands and than 64 Ki
 // elements stay unfolded (an expand of a scalar to a matrix costs less at run time than in the
-// plan), and so do transposes of weights, which `linear` absorbs, and weights in int8. Tables in
-// int8 become floating point: their rows are dequantised here.
+// plan), and so do transposes of weights, which `linear` absorbs, and weights and the table of
+// tokens in int8. Other tables in int8 become floating point: their rows are dequantised here.
 #include "ir/Executor.h"
 #include "passes/Rewrite.h"
+#include "passes/recognise/QuantizedWeights.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -16,10 +17,12 @@ static bool isByteMatrix(const Value *v) {
   return infoOf(v->type.dtype).bits <= 8 && v->type.rank() > 1;
 }
 
-/// A widened matrix of bytes or less that a product may read as it is.
+/// A widened matrix of bytes or less that a product, or a lookup of tokens, may read as it is.
 static bool isForProduct(const Use &u) {
   if (u.op->is(OpCode::Reshape))
     return llvm::all_of(u.op->result()->uses(), isForProduct);
+  if (u.op->is(OpCode::Gather))
+    return u.operand == ops::Gather::X && isTokenLookup(*u.op);
   return u.op->is(OpCode::MatMul) || u.op->is(OpCode::Transpose) || u.op->is(OpCode::Sub);
 }
 

@@ -149,12 +149,36 @@ static llvm::Error fuseAttention(PassContext &ctx, Function &f, Op *attention) {
   return llvm::Error::success();
 }
 
-static std::vector<Rule> embedRules() {
+/// tokens[ids], of a table of floats, or of bytes with their scales.
+static P lookup(bool bytes) {
+  P table = bytes ? P::op(OpCode::Dequantize, {P::constant("tokens"), P::constant("scale")}, "wide")
+                  : P::constant("tokens");
+  return P::op(OpCode::Gather, {table, P::argument("ids")}, "t");
+}
+
+static bool isLookup(const Match &m) {
+  const Value *table = m.op("t")->operand(ops::Gather::X);
+  return m.value("ids")->type.rank() == 2 && table->type.rank() == 2 &&
+         isFloat(table->type.dtype) && m.op("t")->intAttr("axis") == 0 &&
+         (!table->def()->is(OpCode::Dequantize) || m.value("scale")->type.rank() == 2);
+}
+
+static llvm::Expected<Value *> embed(const Match &m, Builder &b, llvm::ArrayRef<Value *> places) {
+  llvm::SmallVector<Value *> operands{m.value("ids"), m.value("tokens")};
+  llvm::append_range(operands, places);
+  const Value *table = m.op("t")->operand(ops::Gather::X);
+  if (!table->def()->is(OpCode::Dequantize))
+    return b.value(OpCode::Embed, operands);
+  operands.resize(ops::Embed::TokenScale);
+  operands.push_back(m.value("scale"));
+  return b.value(OpCode::Embed, operands, {{"dtype", Attr(table->type.dtype)}});
+}
+
+static std::vector<Rule> embedRules(bool bytes) {
   std::vector<Rule> rules;
-  auto tokens = P::op(OpCode::Gather, {P::constant("tokens"), P::argument("ids")}, "t");
+  const P tokens = lookup(bytes);
   auto guard = [](const Match &m) {
-    return m.value("ids")->type.rank() == 2 && m.value("tokens")->type.rank() == 2 &&
-           m.value("positions")->type.rank() == 2 && m.op("t")->intAttr("axis") == 0 &&
+    return isLookup(m) && m.value("positions")->type.rank() == 2 &&
            m.op("p")->intAttr("axis") == 0 && m.value("t")->hasOneUse();
   };
   rules.push_back(
@@ -164,8 +188,7 @@ static std::vector<Rule> embedRules() {
               P::op(OpCode::Gather,
                     {P::constant("positions"), P::op(OpCode::Positions, {P::any("past")})}, "p")}),
        guard, [](const Match &m, Builder &b) {
-         return b.value(OpCode::Embed,
-                        {m.value("ids"), m.value("tokens"), m.value("positions"), m.value("past")});
+         return embed(m, b, {m.value("positions"), m.value("past")});
        }});
   rules.push_back(
       {"embed-ids",
@@ -174,23 +197,15 @@ static std::vector<Rule> embedRules() {
              {tokens,
               P::op(OpCode::Gather, {P::constant("positions"), P::argument("position_ids")}, "p")}),
        guard, [](const Match &m, Builder &b) {
-         return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens"), m.value("positions"),
-                                        nullptr, m.value("position_ids")});
+         return embed(m, b, {m.value("positions"), nullptr, m.value("position_ids")});
        }});
   return rules;
 }
 
 /// Of a model without a table of positions: rotary embeddings take the place of it.
-static std::vector<Rule> tokenRules() {
-  return {{"embed-tokens", "tokens[ids] = embed(ids, tokens)",
-           P::op(OpCode::Gather, {P::constant("tokens"), P::argument("ids")}),
-           [](const Match &m) {
-             return m.value("ids")->type.rank() == 2 && m.value("tokens")->type.rank() == 2 &&
-                    isFloat(m.value("tokens")->type.dtype) && m.root()->intAttr("axis") == 0;
-           },
-           [](const Match &m, Builder &b) {
-             return b.value(OpCode::Embed, {m.value("ids"), m.value("tokens")});
-           }}};
+static std::vector<Rule> tokenRules(bool bytes) {
+  return {{"embed-tokens", "tokens[ids] = embed(ids, tokens)", lookup(bytes), isLookup,
+           [](const Match &m, Builder &b) { return embed(m, b, {}); }}};
 }
 
 llvm::Error fuseKv(PassContext &ctx) {
@@ -204,9 +219,10 @@ llvm::Error fuseKv(PassContext &ctx) {
         return e;
     f->eraseDeadOps();
     bool turns = llvm::any_of(f->ops(), [](auto &op) { return op->is(OpCode::Rope); });
-    for (auto &rules : {embedRules(), turns ? tokenRules() : std::vector<Rule>()})
-      if (auto n = applyRules(*f, rules); !n)
-        return n.takeError();
+    for (bool bytes : {false, true})
+      for (auto &rules : {embedRules(bytes), turns ? tokenRules(bytes) : std::vector<Rule>()})
+        if (auto n = applyRules(*f, rules); !n)
+          return n.takeError();
   }
   return llvm::Error::success();
 }

@@ -39,15 +39,20 @@ static bool isIndexInput(const Value *v) {
   return v->type.rank() == 2 && (v->type.dtype == DType::I32 || v->type.dtype == DType::I64);
 }
 
+/// The arguments that `v` is computed from; empty: constants alone, as of a table in few bits.
+static llvm::SmallVector<Value *> argumentsOf(Value *v) {
+  return backwardSlice(v, [](Value *) { return false; }).leaves;
+}
+
 static std::vector<TableRead> tableReads(Function &f) {
   std::vector<TableRead> reads;
-  for (auto &op : f.ops())
-    if (op->is(OpCode::Gather) && constantOp(op->operand(ops::Gather::X)) &&
-        op->operand(ops::Gather::X)->type.rank() == 2 && op->intAttr("axis") == 0 &&
-        isFloat(op->result()->type.dtype))
-      reads.push_back({op.get(), backwardSlice(op->operand(ops::Gather::Indices), [](Value *) {
-                                   return false;
-                                 }).leaves});
+  for (auto &op : f.ops()) {
+    if (!op->is(OpCode::Gather) || op->intAttr("axis") != 0 || !isFloat(op->result()->type.dtype))
+      continue;
+    Value *table = op->operand(ops::Gather::X);
+    if (table->type.rank() == 2 && table->type.shape[0].constant() && argumentsOf(table).empty())
+      reads.push_back({op.get(), argumentsOf(op->operand(ops::Gather::Indices))});
+  }
   return reads;
 }
 

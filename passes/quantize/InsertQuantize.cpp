@@ -29,6 +29,7 @@
 #include "passes/fuse/MergedProduct.h"
 #include "passes/quantize/ErrorFeedback.h"
 #include "passes/quantize/Quantization.h"
+#include "passes/quantize/TokenTables.h"
 #include "passes/quantize/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -140,7 +141,7 @@ public:
       if (llvm::Error e = shareTable(f, op))
         return e;
     f.eraseDeadOps();
-    return llvm::Error::success();
+    return widenTables(f);
   }
 
 private:

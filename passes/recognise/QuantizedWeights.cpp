@@ -20,6 +20,18 @@ const Op *dequantizeOf(const Value *w) {
   return constant ? def : nullptr;
 }
 
+bool isTokenLookup(const Op &gather) {
+  if (!gather.is(OpCode::Gather) || gather.intAttr("axis") != 0)
+    return false;
+  const Value *table = gather.operand(ops::Gather::X), *ids = gather.operand(ops::Gather::Indices);
+  while (ids->def() && (ids->def()->is(OpCode::Cast) || ids->def()->is(OpCode::Reshape)))
+    ids = ids->def()->operand(0);
+  return table->type.rank() == 2 && ids->type.rank() == 2 && !ids->def() &&
+         llvm::any_of(gather.function()->returned(), [&](const Value *v) {
+           return v->type.rank() > 1 && v->type.shape.back() == table->type.shape[0];
+         });
+}
+
 namespace {
 
 /// Places in three axes.
@@ -135,6 +147,39 @@ std::optional<StoredWeights> inFourBits(const DequantisedMatrix &m, const Ranges
 
 } // namespace
 
+/// None where it has other axes.
+static std::optional<DequantisedMatrix> matrixOf(const Value *w, bool transposed) {
+  using enum ops::AffineDequantize::Operand;
+  const Op &dequantize = *dequantizeOf(w);
+  const Tensor &q = constantOp(dequantize.operand(Q))->constant;
+  if (w->type.rank() != 2 || q.rank() < 2 || q.rank() > 3)
+    return std::nullopt;
+  const int64_t rows = *w->type.shape[0].constant(), columns = *w->type.shape[1].constant();
+  if (q.rank() == 3 && q.dim(0) != rows && q.dim(2) != columns)
+    return std::nullopt;
+  const bool rowsAreSplit = q.rank() == 3 && q.dim(0) != rows;
+  return DequantisedMatrix{q,
+                           Parameter(constantOp(dequantize.operand(Scale))->constant, q.rank()),
+                           Parameter(constantOp(dequantize.operand(ZeroPoint))->constant, q.rank()),
+                           transposed,
+                           rowsAreSplit,
+                           q.rank() == 2  ? 1
+                           : rowsAreSplit ? q.dim(1)
+                                          : q.dim(2),
+                           transposed ? rows : columns,
+                           transposed ? columns : rows};
+}
+
+std::optional<StoredWeights> storedTable(const Value *w) {
+  const auto m = matrixOf(w, true);
+  if (!m || m->variesWithin(m->scale) || m->q.dtype() == DType::F8E4M3)
+    return std::nullopt;
+  const Ranges r = rangesOf(*m);
+  if (r.leastDifference < INT8_MIN || r.mostDifference > INT8_MAX)
+    return std::nullopt;
+  return storedAs(*m, DType::I8, false, 0);
+}
+
 std::optional<StoredWeights> storedWeights(const Value *w, bool transposed, Obstacle &why) {
   using enum ops::AffineDequantize::Operand;
   const Op &dequantize = *dequantizeOf(w);
@@ -142,23 +187,11 @@ std::optional<StoredWeights> storedWeights(const Value *w, bool transposed, Obst
     why = {reason.str(), &dequantize, attribute.str()};
     return std::nullopt;
   };
-  const Tensor &q = constantOp(dequantize.operand(Q))->constant,
-               &zero = constantOp(dequantize.operand(ZeroPoint))->constant;
-  const auto rows = w->type.shape[0].constant(), columns = w->type.shape[1].constant();
-  if (w->type.rank() != 2 || q.rank() < 2 || q.rank() > 3 ||
-      (q.rank() == 3 && q.dim(0) != *rows && q.dim(2) != *columns))
+  const auto matrix = matrixOf(w, transposed);
+  if (!matrix)
     return refuse("it is no matrix");
-  const bool rowsAreSplit = q.rank() == 3 && q.dim(0) != *rows;
-  const DequantisedMatrix m{q,
-                            Parameter(constantOp(dequantize.operand(Scale))->constant, q.rank()),
-                            Parameter(zero, q.rank()),
-                            transposed,
-                            rowsAreSplit,
-                            q.rank() == 2  ? 1
-                            : rowsAreSplit ? q.dim(1)
-                                           : q.dim(2),
-                            transposed ? *rows : *columns,
-                            transposed ? *columns : *rows};
+  const DequantisedMatrix &m = *matrix;
+  const Tensor &q = m.q, &zero = m.zero.t;
   if (m.variesWithin(m.scale))
     return refuse("it has a scale for each input instead of each output", "scale");
   if (q.dtype() == DType::F8E4M3) {

@@ -24,4 +24,12 @@ const Op *dequantizeOf(const Value *w);
 /// why. `transposed`: w is [N, K].
 std::optional<StoredWeights> storedWeights(const Value *w, bool transposed, Obstacle &why);
 
+/// Whether a gather looks tokens up: by an input of the model, rows of a table that has as many as
+/// a result has columns, which are logits.
+bool isTokenLookup(const Op &gather);
+
+/// A table [V, D] of rows that are looked up, as bytes without zero points, with a scale for each
+/// row or for each block of it. None where a row has not such scales, or is not within bytes.
+std::optional<StoredWeights> storedTable(const Value *w);
+
 } // namespace gpt2c

@@ -6,6 +6,7 @@
 //    weights only (--imported-activations).
 // 3. Weights of products become dequantize(q, s, z), with a scale for each output channel or each
 //    block of it, which `linear` takes, or floating point. Numbers that four bits hold are in four.
+//    Tables of tokens become the same in bytes, without zero points.
 //
 // Termination of the rules: each removes a product of integers or moves a dequantize towards the
 // arguments.
@@ -289,6 +290,27 @@ static llvm::Error giveWeights(PassContext &ctx, Function &f, Op *product) {
   return llvm::Error::success();
 }
 
+/// A table of tokens, with a scale for each row or block of it, as bytes.
+static llvm::Error giveTable(Function &f, Op *gather) {
+  const Value *table = gather->operand(ops::Gather::X);
+  const Op *dequantize = dequantizeOf(table);
+  if (!dequantize || !isTokenLookup(*gather))
+    return llvm::Error::success();
+  const auto stored = storedTable(table);
+  if (!stored)
+    return llvm::Error::success();
+  Builder b(f, gather);
+  b.setLocations(dequantize->locations);
+  Value *q = b.constant(stored->q), *scale = b.constant(stored->scale);
+  auto wide =
+      b.value(OpCode::Dequantize, {q, scale}, {{"dtype", dequantize->result()->type.dtype}});
+  if (!wide)
+    return wide.takeError();
+  q->name = (*wide)->name = dequantize->operand(ops::AffineDequantize::Q)->name;
+  gather->setOperand(ops::Gather::X, *wide);
+  return llvm::Error::success();
+}
+
 /// Weights that products do not take as they are stored.
 static llvm::Error widenConstants(Function &f) {
   for (auto &op : f.ops()) {
@@ -325,10 +347,15 @@ llvm::Error recogniseQuantized(PassContext &ctx) {
     if (!n)
       return n.takeError();
     leaveOut(ctx, *f);
-    llvm::SmallVector<Op *> products;
+    llvm::SmallVector<Op *> products, lookups;
     for (auto &op : f->ops())
       if (op->is(OpCode::MatMul))
         products.push_back(op.get());
+      else if (op->is(OpCode::Gather))
+        lookups.push_back(op.get());
+    for (Op *lookup : lookups)
+      if (llvm::Error e = giveTable(*f, lookup))
+        return e;
     for (Op *product : products) {
       if (product->result()->type.dtype == DType::I32)
         ctx.missed("int8: " + product->describe() +

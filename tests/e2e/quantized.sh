@@ -74,6 +74,11 @@ for model in int4-blocks int4-blocks-padded int4-qdq int4-table; do
   *) fail "$model has no weights of four bits" ;;
   esac
 done
+# Tables of tokens are bytes, numbers less their zero points.
+case " $(weights "$models/int4-table/model.onnx") " in
+*" i8="*) ;;
+*) fail "int4-table: $(weights "$models/int4-table/model.onnx")" ;;
+esac
 field=${GPT2C_SHARED_DIR:-}/field/nbits-4
 if [ -d "$field" ]; then
   gpt2c "$field/model.onnx" -o model.plan --gpu-arch=none 2>remarks.txt ||
