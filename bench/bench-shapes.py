@@ -4,15 +4,17 @@ floor, and PyTorch on the same GPU in the same run. Prints a table in Markdown.
 
     bench-shapes.py [--shapes=NAME,.. | all] [--random=N --seed=N [--normed] [--weights=2.5]]
         [--batches=1,8,32] [--prompts=1x512,8x512] [--context=512] [--precision=fp16]
-        [--quantize=w8a16,..] [--peer] [--samples=7] [--jobs=4] [--work=DIR] [gpt2c flags ...]
+        [--quantize=w8a16,..] [--peer] [--estimates] [--samples=7] [--jobs=4] [--work=DIR]
+        [gpt2c flags ...]
 
 --random draws N shapes: 4 to 40 layers, widths from 256 to 4096, any number of heads, ratio of
 heads to keys, MLP and vocabulary, at most --weights billion weights, with --normed with norms of
 queries and keys. Each shape is compiled as it is and with each --quantize. The floor is that of an
 H200: weights and keys once at 4.6 TB/s, or operations at 880 TFLOP/s, whichever is longer; weights
 of a quantised plan count a byte. --peer: PyTorch, compiled, with a static KV state and its fastest
-attention, weights in the precision of the first plan. A decode step is the time of 64 greedy ones
-divided by 64, the choice included. Models and plans in DIR are used again; gpt2c and gpt2c-bench
+attention, weights in the precision of the first plan. --estimates: what gpt2c-dump --estimates has
+for them, and how far that is off. A decode step is the time of 64 greedy ones divided by 64, the
+choice included. Models and plans in DIR are used again; gpt2c and gpt2c-bench
 are found as the shell finds them. Needs numpy and onnx, for --peer PyTorch.
 """
 import argparse
@@ -20,6 +22,7 @@ import concurrent.futures
 import json
 import pathlib
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -133,6 +136,20 @@ def times_of(args, plan):
     return times
 
 
+def estimates_of(plan):
+    """Milliseconds by the keys of times_of(), where a version ends at just that many rows."""
+    out = run("gpt2c-dump", plan, "--skip-weight-checksum", "--estimates")
+    times = {}
+    versions = r"^@(decode|prefill) up to (\d+) sequences? of (\d+) tokens?: ([\d.]+) us$"
+    for kind, batch, tokens, us in re.findall(versions, out, re.M):
+        key = ("decode", int(batch)) if kind == "decode" else ("prefill", int(batch), int(tokens))
+        times[key] = float(us) / 1e3
+    # A step of one kernel is taken in front of launches.
+    for batch, us in re.findall(r"^@generate of up to (\d+) seq.*\((\d+) us\)", out, re.M):
+        times["decode", int(batch)] = float(us) / 1e3
+    return times
+
+
 def peer_times(args, weights, shape, decoder):
     """The same of PyTorch."""
     import torch
@@ -166,11 +183,12 @@ def peer_times(args, weights, shape, decoder):
     return times
 
 
-def cell(ours, floor, peer):
+def cell(ours, floor, peer, estimate):
     if ours is None:
         return "-"
     text = f"{ours:.3f} ({1e5 * floor / ours:.0f} %"
-    return text + (f", {peer:.3f})" if peer else ")")
+    text += f", {peer:.3f}" if peer else ""
+    return text + (f", est. {estimate:.3f})" if estimate else ")")
 
 
 def main():
@@ -187,6 +205,7 @@ def main():
     parser.add_argument("--precision", choices=("fp16", "bf16", "fp32"), default="fp16")
     parser.add_argument("--quantize", default="")
     parser.add_argument("--peer", action="store_true")
+    parser.add_argument("--estimates", action="store_true")
     parser.add_argument("--samples", type=int, default=7)
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("."))
@@ -213,10 +232,10 @@ def main():
 
     columns = [f"decode b{b}" for b in args.batches] + [f"{b} x {t}" for b, t in args.prompts]
     print(f"{args.precision}, context {args.context}: ms (share of the floor"
-          f"{', PyTorch' if args.peer else ''})\n")
+          f"{', PyTorch' if args.peer else ''}{', estimate' if args.estimates else ''})\n")
     print(f"| shape | compile s | {' | '.join(columns)} |")
     print("|---|---:|" + "---:|" * len(columns), flush=True)
-    failed = False
+    failed, errors = False, []
     number = 4 if args.precision == "fp32" else 2
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for name, job in [(n, pool.submit(prepare, n)) for n in shapes]:
@@ -226,16 +245,22 @@ def main():
                 peer = peer_times(args, weights, shape, decoder) if args.peer else {}
                 for scheme, (plan, seconds) in plans.items():
                     ours, weight = times_of(args, plan), 1 if scheme else number
-                    cells = [cell(ours.get(("decode", b)),
-                                  decode_floor(shape, b, args.context, weight, number),
-                                  peer.get(("decode", b))) for b in args.batches]
-                    cells += [cell(ours.get(("prefill", b, t)),
-                                   prefill_floor(shape, b, t, weight),
-                                   peer.get(("prefill", b, t))) for b, t in args.prompts]
+                    estimates = estimates_of(plan) if args.estimates else {}
+                    floors = {("decode", b): decode_floor(shape, b, args.context, weight, number)
+                              for b in args.batches}
+                    floors |= {("prefill", b, t): prefill_floor(shape, b, t, weight)
+                               for b, t in args.prompts}
+                    cells = [cell(ours.get(key), floor, peer.get(key), estimates.get(key))
+                             for key, floor in floors.items()]
+                    errors += [abs(estimates[key] / ours[key] - 1) for key in floors
+                               if key in estimates and ours.get(key)]
                     print(f"| {name} {scheme} | {seconds:.1f} | {' | '.join(cells)} |", flush=True)
             except RuntimeError as error:
                 print(f"{name}: {error}", file=sys.stderr)
                 failed = True
+    if errors:
+        print(f"\n{len(errors)} estimates: median error {1e2 * statistics.median(errors):.1f} %, "
+              f"worst {1e2 * max(errors):.0f} %")
     return 1 if failed else 0
 
 

@@ -2,8 +2,9 @@
 
 #include "schedule/cost/StepCost.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
-#include <cmath>
 
 namespace gpt2c {
 
@@ -14,17 +15,13 @@ struct AttentionWork {
   int64_t heads, keyHeads, headDim;
   double keyBytes; ///< of an element of the state
 
-  /// Microseconds of few queries, which read keys and values once. Keys are split over blocks until
-  /// there are three for two multiprocessors; a block has some bytes of its rows on their way, a
-  /// multiprocessor those of three.
+  /// Microseconds of few queries, which read keys and values once, by as many multiprocessors as
+  /// have a block. Lanes have powers of two of a key's elements.
   double ofFew(double processors, const TargetRates &rates) const {
-    const double bytes = 2.0 * double(sequences * keys * keyHeads * headDim) * keyBytes;
-    auto blocks = double(sequences * keyHeads * queries);
-    for (int splits = 1; splits < mostSplits && 2 * blocks < 3 * processors; splits *= 2)
-      blocks *= 2;
-    const double each = std::min(std::ceil(blocks / processors), mostBlocks),
-                 rate = std::min(processor, each * ofElement * double(headDim));
-    return few * rates.launches() + bytes / (std::min(blocks, processors) * rate) * rates.reads();
+    const double bytes = 2.0 * double(sequences * keys * keyHeads * headDim) * keyBytes,
+                 blocks = std::min(double(sequences * keyHeads * queries) * mostSplits, processors),
+                 lanes = double(headDim) / double(llvm::alignTo(headDim, 64));
+    return few * rates.launches() + bytes / (blocks * processor * lanes) * rates.reads();
   }
   /// Of prompts, whose queries see half of their keys.
   double ofPrompt(const TargetRates &rates) const {
@@ -32,8 +29,7 @@ struct AttentionWork {
     return many * rates.launches() + flops / products * rates.multiplies();
   }
 
-  static constexpr int mostSplits = 8;
-  static constexpr double few = 2.2, mostBlocks = 3, processor = 25e3, ofElement = 110;
+  static constexpr double mostSplits = 8, few = 2.2, processor = 25e3;
   static constexpr double many = 4.5, products = 230e6;
 };
 } // namespace
