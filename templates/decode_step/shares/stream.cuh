@@ -7,7 +7,7 @@
 namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
-/// The element at which a row begins, if it exists.
+/// The element at which a row begins, if it exists; else nothing is read there.
 struct RowAt {
   bool exists;
   i64 at;
@@ -93,9 +93,7 @@ template <typename C> struct Stream {
 #pragma unroll
       for (int r = 0; r < tileRows; r += rows) {
         const RowAt of = row(begin + r + mine);
-        const i64 element = P::follow   ? at + (evenRowsFirst ? evenFirst(r) : r) * P::k
-                            : of.exists ? of.at
-                                        : 0;
+        const i64 element = P::follow ? at + (evenRowsFirst ? evenFirst(r) : r) * P::k : of.at;
         const char *const source =
             (const char *)from + (element + column + first * vector) * P::bits / 8;
 #pragma unroll
@@ -118,7 +116,7 @@ template <typename C> struct Stream {
 #pragma unroll
     for (int e = 0; e < P::each; e++) {
       const RowAt begin = row((tile + e) * tileRows + (follow ? 0 : r));
-      const i64 at = begin.exists ? begin.at + (follow ? r * P::k : 0) + column : 0;
+      const i64 at = begin.at + (follow ? r * P::k : 0) + column;
       const int count = begin.exists ? columns - first * vector : 0;
       const char *const source = (const char *)from + at * P::bits / 8 + first * 16;
       const unsigned to = sharedAddress(shared.ring[slot]) + e * P::tileBytes + stored * P::pitch;
@@ -132,7 +130,7 @@ template <typename C> struct Stream {
       for (int i = 0; i < P::words; i += ofRow)
         if (i + ofRow <= P::words || i + first < P::words)
           copyWord(to + bytesOf(P::padded, P::bits) + (i + first) * 4,
-                   scales + (i < steps ? (step + i) / (P::group / P::step) : 0), i < steps);
+                   scales + (step + i) / (P::group / P::step), i < steps);
     }
   }
 
