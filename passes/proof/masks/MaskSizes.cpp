@@ -261,7 +261,10 @@ int64_t MaskSizes::fullContext() {
     if (bound_ > length && !dependence(bound_) && !isTheSameBehind(length, bound_))
       length = bound_;
   }
-  if (length > limit)
+  // Of distances alone, and the same behind those that are evaluated, it is that for all tokens.
+  if (length > limit && !dependence(length) && isTheSameBehind(limit, length))
+    bound_ = length;
+  else if (length > limit)
     missing_ = "its mask is evaluated for " + std::to_string(limit) + " of " +
                std::to_string(length) + " tokens only";
   return std::min(length, limit);
