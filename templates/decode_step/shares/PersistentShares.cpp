@@ -7,16 +7,6 @@ namespace gpt2c {
 
 using namespace persistent;
 
-/// Lanes that copy of a row of weights at once: 128 bytes of 4 rows where none is idle, else 64 of
-/// 8.
-static int copyLanes(const shares::Division &d) {
-  const shares::Products p = productsOf(d);
-  for (const shares::Product &of : {p.head, p.projection, p.hidden, p.output, p.keys, p.logits})
-    if (shares::bytesOf(of.padded, of.bits) % 128 != 0)
-      return 4;
-  return 8;
-}
-
 void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                          const LinearStageConfig &qkv,
                                          const LinearStageConfig &hidden,
@@ -64,7 +54,6 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .LastChunks = division.lastChunks,
                                .SlotBytes = division.slotBytes,
                                .Slots = division.slots,
-                               .RowLanes = copyLanes(division),
                                .Records = int(records_.size()),
                                .Norm = qkv.Norm,
                                .Gain = qkv.Gain,

@@ -46,8 +46,8 @@ template <typename C> struct Stream {
                  : "memory");
   }
   /// The slots of `tiles` tiles of P: row(i) is where row i begins, of which the first `width`
-  /// columns exist. A few rows at a time, 64 bytes of each or 128, by as many lanes. `scales`: of
-  /// elements of P in groups.
+  /// columns exist. A few rows at a time, 128 bytes of each where no lane is idle, else 64.
+  /// `scales`: of elements of P in groups.
   template <typename P, typename Row>
   __device__ __forceinline__ void fill(const void *from, int tiles, int width, Row &&row,
                                        const float *scales = nullptr) {
@@ -80,8 +80,8 @@ template <typename C> struct Stream {
   template <typename P, typename Row>
   __device__ __forceinline__ void fillSlot(const void *from, int tile, int column, int columns,
                                            Row &&row) const {
-    constexpr int ofRow = C::RowLanes, rows = 32 / ofRow, vector = 128 / P::bits,
-                  pieces = P::padded / vector;
+    constexpr int vector = 128 / P::bits, pieces = P::padded / vector,
+                  ofRow = pieces % 8 == 0 ? 8 : 4, rows = 32 / ofRow;
     const int first = lane % ofRow, mine = lane / ofRow;
     const unsigned to = sharedAddress(shared.ring[slot]) + mine * P::pitch + first * 16;
     const int count = columns - first * vector;
