@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # ranks-step.sh [whole]: decode steps of ranks that are one kernel on each, of one sequence and of
-# several, with the tokens of the CPU on two devices, and in another order on one. whole: heads that
-# turn, are normed and share keys, int8 weights, three ranks, and requests through the engine.
+# several, with the tokens of the CPU on two devices, and in another order on one; and a rank that
+# does not come to a step. whole: heads that turn, are normed and share keys, int8 weights, three
+# ranks, and requests through the engine.
 set -euo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 export GPT2C_EMULATED_DEVICES=3
@@ -45,6 +46,7 @@ check() {
 }
 whole=${1:-}
 check 2 gpt2 64 4 4 64 2 61 32
+lost_step step.plan 0,1
 if [ -n "$whole" ]; then
   e2e_engine step.plan cuda:0,1 8
   check 2 qwen3 64 4 2 64 2 67 64
