@@ -5,7 +5,9 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <barrier>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -104,8 +106,7 @@ void Rank::launch(size_t kernel, const Grid &grid, const Arguments &arguments) {
   expectOk(device_->launch(launch, pointers.data()));
 }
 
-void onAll(llvm::MutableArrayRef<std::unique_ptr<Rank>> ranks,
-           const std::function<void(size_t rank, Rank &)> &f) {
+void onAll(Ranks &ranks, const std::function<void(size_t rank, Rank &)> &f) {
   std::vector<std::optional<Failure>> failures(ranks.size());
   std::vector<std::thread> threads;
   for (size_t r = 0; r < ranks.size(); ++r)
@@ -121,6 +122,61 @@ void onAll(llvm::MutableArrayRef<std::unique_ptr<Rank>> ranks,
   for (size_t r = 0; r < ranks.size(); ++r)
     if (failures[r])
       throw Failure{"rank " + std::to_string(r) + ": " + failures[r]->message};
+}
+
+std::vector<std::vector<Bits>> play(Ranks &ranks, const Place &place, unsigned replays) {
+  std::vector<std::vector<Bits>> got(ranks.size());
+  std::barrier ready(std::ptrdiff_t(ranks.size())); // what makes a graph may wait for kernels
+  onAll(ranks, [&](size_t r, Rank &rank) {
+    const Work work = place(r, rank);
+    expectOk(rank.device().synchronize());
+    if (replays == 0) {
+      work.launch();
+    } else {
+      expectOk(rt::cuda::Graph::beginCapture(rank.device()));
+      work.launch();
+      auto graph = rt::cuda::Graph::finishCapture(rank.shared(), {});
+      expectOk(graph.status());
+      expectOk(graph->upload());
+      ready.arrive_and_wait();
+      for (unsigned i = 0; i < replays; ++i)
+        expectOk(graph->launch());
+      expectOk(rank.device().synchronize());
+    }
+    expectOk(rank.device().synchronize());
+    expectOk(rank.end().check());
+    got[r] = work.take();
+  });
+  return got;
+}
+
+void compare(llvm::ArrayRef<std::vector<Bits>> got, size_t number, Store type,
+             llvm::ArrayRef<double> want, const std::function<double(size_t)> &bound,
+             const std::function<std::string(size_t)> &where) {
+  for (size_t i = 0; i < want.size(); ++i) {
+    const uint32_t bits = got[0][number][i];
+    expect(std::fabs(valueOf(type, bits) - want[i]) <= bound(i),
+           where(i) + ": " + std::to_string(valueOf(type, bits)) + ", not " +
+               std::to_string(want[i]));
+    for (size_t r = 1; r < got.size(); ++r)
+      expect(got[r][number][i] == bits,
+             where(i) + ": rank " + std::to_string(r) + " has other bits than rank 0");
+  }
+}
+
+void expectFault(Ranks &ranks, const Place &place) {
+  onAll(ranks, [&](size_t r, Rank &rank) {
+    if (r + 1 == ranks.size())
+      return;
+    const Work work = place(r, rank);
+    for (int i = 0; i < 3; ++i) // the others do not wait again
+      work.launch();
+    expectOk(rank.device().synchronize());
+    const rt::Status s = rank.end().check();
+    const std::string whom = "in vain for rank " + std::to_string(ranks.size() - 1) + ",";
+    expect(!s.ok() && s.message().find(whom) != std::string::npos,
+           "no error that says whom it waited for: " + s.message());
+  });
 }
 
 } // namespace gpt2c::exchange

@@ -66,8 +66,29 @@ private:
   std::vector<KernelSource> kernels_;
 };
 
+using Ranks = std::vector<std::unique_ptr<Rank>>;
+using Bits = std::vector<uint32_t>;
+
 /// Calls f for each rank, all at the same time; the first failure is thrown.
-void onAll(llvm::MutableArrayRef<std::unique_ptr<Rank>> ranks,
-           const std::function<void(size_t rank, Rank &)> &f);
+void onAll(Ranks &ranks, const std::function<void(size_t rank, Rank &)> &f);
+
+/// Cases on a rank's device: their launches, one behind the other, and what these left of each.
+struct Work {
+  std::function<void()> launch;
+  std::function<std::vector<Bits>()> take;
+};
+using Place = std::function<Work(size_t rank, Rank &)>;
+
+/// What each rank has of each case, [rank][case], behind the launches of all: once, or as a graph
+/// that is replayed so often.
+std::vector<std::vector<Bits>> play(Ranks &ranks, const Place &place, unsigned replays);
+
+/// Element i of a case is within bound(i) of want[i] on rank 0, and all ranks have its bits.
+void compare(llvm::ArrayRef<std::vector<Bits>> got, size_t number, Store type,
+             llvm::ArrayRef<double> want, const std::function<double(size_t)> &bound,
+             const std::function<std::string(size_t)> &where);
+
+/// The last rank launches nothing: the others end, and say for whom they waited.
+void expectFault(Ranks &ranks, const Place &place);
 
 } // namespace gpt2c::exchange

@@ -7,7 +7,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <barrier>
 #include <cmath>
 #include <random>
 
@@ -206,8 +205,6 @@ struct Placed {
   }
 };
 
-using Ranks = std::vector<std::unique_ptr<Rank>>;
-
 /// The mean of each 32 columns of a row and the sum of squares around it, before they are rounded.
 void checkStatistics(Rank &rank, const Case &c, const Placed &p) {
   const size_t n = size_t(c.of->n), rows = size_t(c.rows);
@@ -234,69 +231,39 @@ void checkStatistics(Rank &rank, const Case &c, const Placed &p) {
     }
 }
 
-void check(Ranks &ranks, llvm::ArrayRef<Case> cases, unsigned replays) {
-  std::vector<std::vector<std::vector<uint32_t>>> got(ranks.size());
-  std::barrier ready(std::ptrdiff_t(ranks.size())); // what makes a graph may wait for kernels
-  onAll(ranks, [&](size_t r, Rank &rank) {
-    std::vector<Placed> placed;
+Place placing(llvm::ArrayRef<Case> cases) {
+  return [=](size_t r, Rank &rank) {
+    auto placed = std::make_shared<std::vector<Placed>>();
     for (const Case &c : cases)
-      placed.emplace_back(rank, c, r);
-    expectOk(rank.device().synchronize());
-    auto launchAll = [&] {
-      for (auto [c, p] : llvm::zip_equal(cases, placed))
-        p.launch(rank, c);
-    };
-    if (replays == 0) {
-      launchAll();
-    } else {
-      expectOk(rt::cuda::Graph::beginCapture(rank.device()));
-      launchAll();
-      auto graph = rt::cuda::Graph::finishCapture(rank.shared(), {});
-      expectOk(graph.status());
-      expectOk(graph->upload());
-      ready.arrive_and_wait();
-      for (unsigned i = 0; i < replays; ++i)
-        expectOk(graph->launch());
-      expectOk(rank.device().synchronize());
-    }
-    expectOk(rank.device().synchronize());
-    expectOk(rank.end().check());
-    for (auto [c, p] : llvm::zip_equal(cases, placed)) {
-      if (c.of->statistics)
-        checkStatistics(rank, c, p);
-      got[r].push_back(rank.read(c.of->type, p.y, c.count()));
-    }
-  });
-  for (auto [number, c] : llvm::enumerate(cases))
-    for (size_t i = 0; i < c.count(); ++i) {
-      const double value = valueOf(c.of->type, got[0][number][i]);
-      const std::string where = c.of->name + ", row " + std::to_string(i / size_t(c.of->n)) +
-                                " of " + std::to_string(c.rows) + ", column " +
-                                std::to_string(i % size_t(c.of->n));
-      const double rounding =
-          std::fabs(c.want[i]) * (c.of->type == Store::F16 ? 1.01 / 2048 : 1.01 / 256);
-      expect(std::fabs(value - c.want[i]) <= c.bound[i] + rounding,
-             where + ": " + std::to_string(value) + ", not " + std::to_string(c.want[i]));
-      for (size_t r = 1; r < ranks.size(); ++r)
-        expect(got[r][number][i] == got[0][number][i],
-               where + ": rank " + std::to_string(r) + " has other bits than rank 0");
-    }
+      placed->emplace_back(rank, c, r);
+    return Work{[=, &rank] {
+                  for (auto [c, p] : llvm::zip_equal(cases, *placed))
+                    p.launch(rank, c);
+                },
+                [=, &rank] {
+                  std::vector<Bits> out;
+                  for (auto [c, p] : llvm::zip_equal(cases, *placed)) {
+                    if (c.of->statistics)
+                      checkStatistics(rank, c, p);
+                    out.push_back(rank.read(c.of->type, p.y, c.count()));
+                  }
+                  return out;
+                }};
+  };
 }
 
-/// The last rank launches nothing: the others end, and say for whom they waited.
-void checkFault(Ranks &ranks, const Case &c) {
-  onAll(ranks, [&](size_t r, Rank &rank) {
-    if (r + 1 == ranks.size())
-      return;
-    const Placed placed(rank, c, r);
-    placed.launch(rank, c);
-    placed.launch(rank, c);
-    expectOk(rank.device().synchronize());
-    const rt::Status s = rank.end().check();
-    const std::string whom = "in vain for rank " + std::to_string(ranks.size() - 1) + ",";
-    expect(!s.ok() && s.message().find(whom) != std::string::npos,
-           "no error that says whom it waited for: " + s.message());
-  });
+void check(Ranks &ranks, llvm::ArrayRef<Case> cases, unsigned replays) {
+  const auto got = play(ranks, placing(cases), replays);
+  for (auto [number, c] : llvm::enumerate(cases)) {
+    const double rounding = c.of->type == Store::F16 ? 1.01 / 2048 : 1.01 / 256;
+    compare(
+        got, number, c.of->type, c.want,
+        [&](size_t i) { return c.bound[i] + std::fabs(c.want[i]) * rounding; },
+        [&](size_t i) {
+          return c.of->name + ", row " + std::to_string(i / size_t(c.of->n)) + " of " +
+                 std::to_string(c.rows) + ", column " + std::to_string(i % size_t(c.of->n));
+        });
+  }
 }
 
 } // namespace
@@ -329,7 +296,7 @@ void checkSentSums(llvm::ArrayRef<std::shared_ptr<CudaDevice>> devices, const Nv
   list.resize(std::min<size_t>(list.size(), 4));
   check(ranks, list, 2);
   llvm::outs() << "a graph of " << list.size() << " of them, twice\n";
-  checkFault(ranks, list[0]);
+  expectFault(ranks, placing(list[0]));
   llvm::outs() << "a rank that does not come to a product\n";
 }
 

@@ -12,7 +12,6 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <barrier>
 #include <chrono>
 #include <cmath>
 #include <random>
@@ -177,8 +176,6 @@ struct Placed {
   }
 };
 
-using Ranks = std::vector<std::unique_ptr<Rank>>;
-
 /// The mean of each 32 columns of a row and the sum of squares around it.
 void checkStatistics(Rank &rank, const Case &c, const Placed &p) {
   if (!c.kind->statistics)
@@ -199,67 +196,41 @@ void checkStatistics(Rank &rank, const Case &c, const Placed &p) {
     }
 }
 
-/// All launches, once or as a graph that is replayed, and what they left.
-void check(Ranks &ranks, llvm::ArrayRef<Case> cases, unsigned replays) {
-  std::vector<std::vector<std::vector<uint32_t>>> got(ranks.size());
-  std::barrier ready(std::ptrdiff_t(ranks.size())); // what makes a graph may wait for kernels
-  onAll(ranks, [&](size_t r, Rank &rank) {
-    std::vector<Placed> placed;
+Place placing(llvm::ArrayRef<Case> cases) {
+  return [=](size_t r, Rank &rank) {
+    auto placed = std::make_shared<std::vector<Placed>>();
     for (const Case &c : cases)
-      placed.emplace_back(rank, c, r);
-    expectOk(rank.device().synchronize());
-    auto launchAll = [&] {
-      for (auto [c, p] : llvm::zip_equal(cases, placed))
-        p.launch(rank, c);
-    };
-    if (replays == 0) {
-      launchAll();
-    } else {
-      expectOk(rt::cuda::Graph::beginCapture(rank.device()));
-      launchAll();
-      auto graph = rt::cuda::Graph::finishCapture(rank.shared(), {});
-      expectOk(graph.status());
-      expectOk(graph->upload());
-      ready.arrive_and_wait();
-      for (unsigned i = 0; i < replays; ++i)
-        expectOk(graph->launch());
-      expectOk(rank.device().synchronize());
-    }
-    expectOk(rank.device().synchronize());
-    expectOk(rank.end().check());
-    for (auto [c, p] : llvm::zip_equal(cases, placed)) {
-      checkStatistics(rank, c, p);
-      got[r].push_back(rank.read(c.kind->y, p.y, c.results()));
-    }
-  });
-  for (auto [k, c] : llvm::enumerate(cases))
-    for (size_t i = 0; i < c.results(); ++i) {
-      const double value = valueOf(c.kind->y, got[0][k][i]);
-      const std::string where =
-          c.kind->name + ", " + std::to_string(c.rows) + " rows, element " + std::to_string(i);
-      expect(std::fabs(value - c.want[i]) <= c.bound[i],
-             where + ": " + std::to_string(value) + ", not " + std::to_string(c.want[i]));
-      for (size_t r = 1; r < ranks.size(); ++r)
-        expect(got[r][k][i] == got[0][k][i],
-               where + ": rank " + std::to_string(r) + " has other bits than rank 0");
-    }
+      placed->emplace_back(rank, c, r);
+    return Work{[=, &rank] {
+                  for (auto [c, p] : llvm::zip_equal(cases, *placed))
+                    p.launch(rank, c);
+                },
+                [=, &rank] {
+                  std::vector<Bits> out;
+                  for (auto [c, p] : llvm::zip_equal(cases, *placed)) {
+                    checkStatistics(rank, c, p);
+                    out.push_back(rank.read(c.kind->y, p.y, c.results()));
+                  }
+                  return out;
+                }};
+  };
 }
 
-/// The last rank launches nothing: the others end, and say for whom they waited.
+void check(Ranks &ranks, llvm::ArrayRef<Case> cases, unsigned replays) {
+  const auto got = play(ranks, placing(cases), replays);
+  for (auto [number, c] : llvm::enumerate(cases))
+    compare(
+        got, number, c.kind->y, c.want, [&](size_t i) { return c.bound[i]; },
+        [&](size_t i) {
+          return c.kind->name + ", " + std::to_string(c.rows) + " rows, element " +
+                 std::to_string(i);
+        });
+}
+
+/// The wait of expectFault() is one.
 void checkFault(Ranks &ranks, const Case &c) {
   const auto begin = std::chrono::steady_clock::now();
-  onAll(ranks, [&](size_t r, Rank &rank) {
-    if (r + 1 == ranks.size())
-      return;
-    const Placed placed(rank, c, r);
-    for (int i = 0; i < 3; ++i) // the others do not wait again
-      placed.launch(rank, c);
-    expectOk(rank.device().synchronize());
-    const rt::Status s = rank.end().check();
-    const std::string whom = "in vain for rank " + std::to_string(ranks.size() - 1) + ",";
-    expect(!s.ok() && s.message().find(whom) != std::string::npos,
-           "no error that says whom it waited for: " + s.message());
-  });
+  expectFault(ranks, placing(c));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   expect(took.count() < 2 * patience * slower + 1,
          "the wait took " + std::to_string(took.count()) + " s");
