@@ -142,7 +142,7 @@ Result<std::byte *> CudaBackend::allocateBoth(int32_t hostPages) {
     rows_.whyNotBoth = both.status().message();
     Result<DeviceMemory> again = device_->allocate(bytes, "pages of the KV state");
     if (!again)
-      return again.status();
+      return whyNoState_ = again.status();
     serves = again.take();
   }
   bound_.clear(); // which have addresses

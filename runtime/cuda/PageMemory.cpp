@@ -44,7 +44,12 @@ Result<std::unique_ptr<PageMemory>> PageMemory::create(const std::shared_ptr<Cud
     return memory;
   memory->release();
   if (mapped.code() == Code::OutOfMemory)
-    return mapped;
+    return {Code::OutOfMemory, "out of memory for pages of the KV state: asked for " +
+                                   std::to_string(memory->deviceBytes_) +
+                                   " bytes of the GPU's, of which " +
+                                   std::to_string(device->freeBytes()) + " are free, and for " +
+                                   std::to_string(memory->bytes_ - memory->deviceBytes_) +
+                                   " bytes in host memory: " + mapped.message()};
   constexpr size_t ofManaged = size_t(2) << 20;
   memory->place(ofManaged, deviceBytes, hostPages, pageBytes);
   const Status managed = memory->manage();
