@@ -29,7 +29,7 @@ struct Observer {
 /// The first token of a window attracts attention and has magnitudes of its own, often a hundred
 /// times those of the others. Its rows count for `largest` and `channelMax`, but not for squares
 /// and the histogram: percentile and MSE ranges are made for the rest, and the first token is
-/// clipped.
+/// clipped. They count for `products`: all other tokens see what weights make of the first.
 class ActivationStats {
 public:
   int64_t rows = 0, channels = 0;
@@ -38,7 +38,7 @@ public:
   /// The sum of x_j^2 for each column, but of the first token of a window; empty where statistics
   /// were saved without.
   std::vector<double> channelSquares;
-  /// The sums of x_i x_j over those rows, which layers with the same input share; null: they were
+  /// The sums of x_i x_j over all rows, which layers with the same input share; null: they were
   /// not asked for. Files hold none.
   std::shared_ptr<InputProducts> products;
   /// Since then each column was divided by its factor; empty: none was.

@@ -65,9 +65,7 @@ bool factorise(std::vector<double> &a, int64_t k) {
 
 //===-- a block of columns --------------------------------------------------------------------===//
 
-/// Of the diagonal is added to it, each column's own, so that columns which meet much do not hide
-/// what others have in common; and of its mean, for those that meet nothing.
-constexpr double damping = 0.01, leastDamping = 1e-6;
+constexpr double damping = 0.01; // of the mean of the diagonal, is added to it
 
 /// The columns of a block in the order of their diagonal, the largest last, which is rounded first,
 /// and what of their errors others take over.
@@ -102,7 +100,7 @@ std::optional<BlockShares> sharesOf(const InputProducts &products, int64_t block
         double &at = a[size_t(i * k + j)];
         at = double(sums[most * k + least]) / (divisor(least) * divisor(most));
         if (i == j)
-          at += damping * at + leastDamping * mean;
+          at += damping * mean;
       }
   });
   if (!factorise(a, k))

@@ -129,7 +129,9 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
 
 WeightStorage storageOf(const Op &linear, const QuantizeOptions &options) {
   if (const QuantizeScheme scheme = schemeOf(linear, options); scheme != QuantizeScheme::W4A16)
-    return {weightType(scheme), options.weightGroup};
+    return isFp8(scheme) && isVocabularyProjection(linear)
+               ? WeightStorage{}
+               : WeightStorage{weightType(scheme), options.weightGroup};
   constexpr int64_t usual = 128;
   const int64_t k = linear.operand(ops::Linear::W)->type.shape[1].constant().value_or(0),
                 group = int4Group(k, options.weightGroup ? options.weightGroup : usual);

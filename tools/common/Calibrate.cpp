@@ -77,7 +77,7 @@ Tensor finiteRows(const Tensor &x, int64_t k) {
   return out;
 }
 
-/// The first row of a window counts for the largest magnitudes alone.
+/// The first row of a window counts for the largest magnitudes and the products of columns alone.
 void Observation::add(llvm::ArrayRef<Tensor> results, int64_t sampleEvery) {
   bool more = true;
   for (size_t turn = 0; more; ++turn) {
@@ -105,7 +105,7 @@ void Observation::add(llvm::ArrayRef<Tensor> results, int64_t sampleEvery) {
       const auto [input, part] = parts[size_t(i)];
       const Tensor &rows = x[input];
       const int64_t k = inputs[input].stats.channels;
-      inputs[input].stats.products->add(part, rows.data<float>() + k, rows.count() / k - 1);
+      inputs[input].stats.products->add(part, rows.data<float>(), rows.count() / k);
     });
   }
 }

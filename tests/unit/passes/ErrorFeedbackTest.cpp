@@ -125,7 +125,7 @@ std::vector<int64_t> roundedByFormula(const Tensor &w, const QuantisedWeight &sc
     for (int64_t j = 0; j <= i; ++j) {
       double sum = double(h[order[i] * k + order[j]]);
       if (i == j)
-        sum += 0.01 * sum + 1e-6 * mean;
+        sum += 0.01 * mean;
       for (int64_t t = 0; t < j; ++t)
         sum -= l[i * k + t] * l[j * k + t];
       l[i * k + j] = i == j ? std::sqrt(sum) : sum / l[j * k + j];

@@ -33,12 +33,13 @@ static cl::opt<QuantizeScheme> scheme(
                    "which the limits hold (--eval, --max-ppl-increase, --max-kl)")),
     cl::init(QuantizeScheme::None), category());
 enum class KvType : uint8_t { Plan, Int8, Fp8 };
-static cl::opt<KvType> kvType(
-    "kv-type", cl::desc("Element type of the KV state"),
-    cl::values(clEnumValN(KvType::Plan, "plan", "that of the plan (default)"),
-               clEnumValN(KvType::Int8, "int8", "int8 with a scale for each head and token"),
-               clEnumValN(KvType::Fp8, "fp8", "the same in fp8 (E4M3), which keeps fewer digits")),
-    cl::init(KvType::Plan), category());
+static cl::opt<KvType>
+    kvType("kv-type", cl::desc("Element type of the KV state"),
+           cl::values(clEnumValN(KvType::Plan, "plan", "that of the plan (default)"),
+                      clEnumValN(KvType::Int8, "int8", "int8 with a scale for each head and token"),
+                      clEnumValN(KvType::Fp8, "fp8",
+                                 "the same in fp8 (E4M3): the bytes of int8, and it loses more")),
+           cl::init(KvType::Plan), category());
 static cl::opt<ImportedActivations> imported(
     "imported-activations",
     cl::desc("Activations that the model quantises itself, and that stay quantised"),
