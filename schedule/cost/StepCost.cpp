@@ -51,13 +51,13 @@ double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bo
                                 kilobyte) +
            0.33 * vocabulary;
   }
-  // Heads with keys of their own attend one after the other.
-  const double hops = (3.0 + (grouped ? 4.7 : 0)) * rates.hops(),
-               perKilobyte = 0.0287 + 0.0097 * conversions(s.weights),
-               perKey = grouped ? 0 : 0.0402;
-  return layers * (hops + perKilobyte * block.weightBytes * kilobyte +
-                   perKey * block.keyBytes * kilobyte) +
-         0.28 * vocabulary;
+  // A key and its value take what their rows' copies do, however long they are.
+  const double hops = 3.0 * rates.hops(), keys = block.keyBytes / (4.0 * double(s.headDim)),
+               perKey = 0.0090 * rates.reads(), perSum = 0.0509,
+               perKilobyte = 0.026 + 0.0101 * conversions(s.weights);
+  return layers * (hops + perKey * keys +
+                   (perKilobyte * block.weightBytes + perSum * block.sumBytes) * kilobyte) +
+         0.337 * vocabulary;
 }
 
 double exchangeMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates,

@@ -44,7 +44,7 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
   const int64_t width = logits.K, hiddenColumns = shape_->hidden;
   const size_t count = shape_->layers.size();
   const bool gated = shape_->gated, zeros = !division || !(gated || division->grouped());
-  const int64_t busy = division ? division->busy() : heads_;
+  const int64_t headGroups = division ? division->headGroups() : heads_;
   const auto old = std::exchange(records_, {});
   auto steps = std::exchange(out_.steps, {});
   const auto costs = std::exchange(costs_, {});
@@ -107,7 +107,8 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
                   int64_t sources, std::optional<int64_t> &shared) {
     const auto &first = std::get<LinearRecord<HostWords>>(old[firstStep]),
                &second = std::get<LinearRecord<HostWords>>(old[secondStep]);
-    const int64_t sum = rows_ == 1 ? 4 : clusterRows(rows_) * byteSize(DType::F16);
+    const int64_t sum =
+        rows_ == 1 ? 4 : (division ? division->rows : clusterRows(rows_)) * byteSize(DType::F16);
     // Of several sequences slices are whole tiles.
     const int64_t columns =
         division && rows_ > 1 ? clusterSize_ * ((division->slice() + 15) / 16 * 16) : width;
@@ -153,8 +154,9 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
                             &mlp = linears_[l * (LayerStages - 1) + 2].form;
     const auto &attention = std::get<AttentionRecord<HostWords>>(old[at + Attention]);
     merge(at, 3,
-          HeadRecord<HostWords>{.half = half(at, first, at + Projection,
-                                             (heads_ + 2 * keyHeads_) * headDim_, busy, ofHeads),
+          HeadRecord<HostWords>{.half =
+                                    half(at, first, at + Projection,
+                                         (heads_ + 2 * keyHeads_) * headDim_, headGroups, ofHeads),
                                 .kv = attention.kv,
                                 .layer = attention.layer,
                                 .batchMax = attention.batchMax,

@@ -18,25 +18,27 @@ namespace decode_shares {
 
 static std::optional<shares::Division> divisionOf(const DecodeProblem &p) {
   const DecoderShape &s = *p.shape;
-  const shares::Division shape = {.width = int(s.width),
-                                  .heads = int(s.heads),
-                                  .headDim = int(s.headDim),
-                                  .hidden = int(s.hidden),
-                                  .vocabulary = int(s.vocabulary),
-                                  .weights = {int(infoOf(s.weights).bits), int(s.weightGroup)},
-                                  .last = {int(infoOf(s.lastWeights).bits), int(s.lastGroup)},
-                                  .keyHeads = int(s.keyHeads),
-                                  .rotary = int(s.rotary),
-                                  .gated = s.gated,
-                                  .rows = int(clusterRows(p.rows)),
-                                  .pageColumns = int(p.pageColumns),
-                                  .members = int(p.ranks)};
+  const shares::Division shape = {
+      .width = int(s.width),
+      .heads = int(s.heads),
+      .headDim = int(s.headDim),
+      .hidden = int(s.hidden),
+      .vocabulary = int(s.vocabulary),
+      .weights = {int(infoOf(s.weights).bits), int(s.weightGroup)},
+      .last = {int(infoOf(s.lastWeights).bits), int(s.lastGroup)},
+      .keyHeads = int(s.keyHeads),
+      .rotary = int(s.rotary),
+      .gated = s.gated,
+      .rows = p.rows == 1 ? 1 : shares::roundUp(int(p.rows), shares::columnRows),
+      .pageColumns = int(p.pageColumns),
+      .members = int(p.ranks)};
   return shares::divide(shape, int(s.context), int(3 + 2 * s.layers.size()), p.target);
 }
 
 static std::string refusal(const DecodeProblem &p) {
-  if (p.rows > clusterBlocks)
-    return "those are of up to " + std::to_string(clusterBlocks) + " sequences";
+  if (const int most = p.ranks > 1 ? shares::columnRows : shares::mostRows; p.rows > most)
+    return "those are of up to " + std::to_string(most) + " sequences" +
+           (p.ranks > 1 ? " of ranks" : "");
   if (p.type != DType::F16 && p.type != DType::BF16)
     return "those are in fp16 or bf16";
   if (!p.target.has(stepClusters))
@@ -91,7 +93,7 @@ const DecodeKernel &decodeSharesKernel() {
   using namespace decode_shares;
   static const DecodeKernelOf<shares::Division> kernel({
       .name = "decode_shares",
-      .summary = "a step of up to 8 sequences in fp16 or bf16 on Hopper: clusters share all of it",
+      .summary = "a step of up to 16 sequences in fp16 or bf16 on Hopper: clusters share all of it",
       .can = {DecodeAbility::Grouped, DecodeAbility::FloatSteps, DecodeAbility::Nibbles,
               DecodeAbility::Groups, DecodeAbility::OwnLast, DecodeAbility::Pages,
               DecodeAbility::Ranks},

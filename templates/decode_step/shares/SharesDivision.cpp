@@ -10,6 +10,8 @@ static constexpr int aimedSlotBytes = 9 * 1024;
 static constexpr int usualKeys = 512;
 /// Heads of several sequences that share keys: columns of an instruction.
 static constexpr int mostGroup = 8;
+/// Sequences of a cluster with heads: a word of partial sums has two.
+static constexpr int leastRowsEach = 2;
 /// Chunks of a row of an MLP's second product.
 static constexpr int mostChunks = 8;
 
@@ -112,6 +114,11 @@ static double sliceBytes(const Division &d) {
   return d.slice() * d.weights.bits / 8.0 + 16.0 * p.words;
 }
 
+/// Bytes of keys and values that a block with heads reads for sequences of so many.
+static double keyBytes(const Division &d, int keys) {
+  return 4.0 * keys * d.headDim * d.keysEach * d.ownRows() / (d.rows > 1 ? d.keyParts() : d.ranks);
+}
+
 /// Of several sequences clusters with heads read so much more, their keys, that others finish long
 /// before them: those have more of the hidden columns, by half of what a ring holds, as it is
 /// filled while they wait. False: as many are no division.
@@ -119,7 +126,7 @@ static bool chooseBusyShare(Division &d) {
   const int others = d.clusters - d.busy();
   if (others == 0)
     return true;
-  const double keys = 4.0 * usualKeys * d.headDim * d.keysEach,
+  const double keys = keyBytes(d, usualKeys),
                weights = 2.0 * sliceBytes(d) * (d.headsEach + d.keysEach) * d.headDim,
                column = double(d.gated ? 3 : 2) * sliceBytes(d),
                more = std::min(std::min(0.5 * d.slots * d.slotBytes, keys + weights) / column,
@@ -135,19 +142,20 @@ static bool chooseBusyShare(Division &d) {
 
 BlockBytes blockBytes(const Division &d, int context) {
   const double slice = d.slice(), weights = sliceBytes(d);
-  const double keys =
-      4.0 * std::min(context, usualKeys) * d.headDim * d.keysEach / (d.rows > 1 ? 1 : d.ranks);
-  const double looked = 4 * slice * (d.clusters + d.busy()) * d.members;
+  const double keys = keyBytes(d, std::min(context, usualKeys));
+  const double sources = d.clusters + d.headGroups(),
+               looked = (d.rows > 1 ? 2 * d.rows : 4) * slice * sources * d.members;
   if (!meets(d))
     return {keys, 4 * weights * d.headDim + 2 * weights * d.share(d.clusters), looked};
   const double attention = 2 * weights * (d.headsEach + d.keysEach) * d.headDim,
                column = (d.gated ? 3 : 2) * weights;
   // Partial sums, where a shape may have many clusters with few heads.
-  const double sums = (d.rows > 1 ? 2 * d.rows : 4) * slice * (d.clusters + d.busy());
+  const double sums = d.rows > 1 ? 0 : 4 * slice * sources;
   return {keys, attention + column * d.hiddenOf(d.clusters, 0).count + sums, looked};
 }
 
-std::optional<Division> divide(Division shape, int context, int records, const Target &target) {
+std::optional<Division> divide(Division shape, int context, int records, const Target &target,
+                               int mostRowParts) {
   const int64_t sharedBytes =
       int64_t(target.sharedBytes) - 1024; // beside the kernel's own variables
   std::optional<Division> best;
@@ -160,11 +168,12 @@ std::optional<Division> divide(Division shape, int context, int records, const T
       shape.rotary % 2 || 2 * shape.rotary > shape.headDim)
     return best;
   const int group = shape.heads / shape.keyHeads;
-  auto consider = [&](int ranks, int headsEach, int keysEach, int keys) {
+  auto consider = [&](int ranks, int headsEach, int keysEach, int rowParts, int keys) {
     Division d = shape;
     d.ranks = ranks;
     d.headsEach = headsEach;
     d.keysEach = keysEach;
+    d.rowParts = rowParts;
     d.clusters = std::min(
         {int(target.clusters(ranks)), mostSources, d.hidden / groupOf(d.hidden, d.weights)});
     // GPUs differ in how many clusters they hold.
@@ -178,21 +187,26 @@ std::optional<Division> divide(Division shape, int context, int records, const T
     if (Division uneven = d;
         d.rows > 1 && chooseBusyShare(uneven) && chooseRing(uneven, keys, records, sharedBytes))
       d = uneven;
+    // Partial sums are looked at until all have come.
+    constexpr double ofSums = 3;
     const BlockBytes bytes = blockBytes(d, context);
-    if (!best || bytes.keys + bytes.others < least) {
+    const double all = bytes.keys + bytes.others + (d.rows > 1 ? ofSums * bytes.sums : 0);
+    if (!best || all < least) {
       best = d;
-      least = bytes.keys + bytes.others;
+      least = all;
     }
   };
   if (shape.rows > 1) {
-    // A block has a sequence, and all heads of its cluster.
+    // A block has sequences, and all heads of its cluster.
     if (shape.headDim % tileRows || shape.headDim > 128)
       return best;
-    for (int each = std::min(group, mostGroup); each > 0; --each)
-      if (group % each == 0)
-        consider(shape.rows, each, 1, 0);
-    for (int keys = 2; keys * group <= warps && group <= mostGroup; ++keys)
-      consider(shape.rows, keys * group, keys, 0);
+    for (int parts = 1; parts <= mostRowParts && shape.rows / parts >= leastRowsEach; parts *= 2) {
+      for (int each = std::min(group, mostGroup); each > 0; --each)
+        if (group % each == 0)
+          consider(mostRanks, each, 1, parts, 0);
+      for (int keys = 2; keys * group <= warps && group <= mostGroup; ++keys)
+        consider(mostRanks, keys * group, keys, parts, 0);
+    }
     return best;
   }
   // More keys than the ring holds come in laps, between which warps meet: where a division holds
@@ -201,7 +215,7 @@ std::optional<Division> divide(Division shape, int context, int records, const T
     for (int ranks = mostRanks; ranks > 0; --ranks)
       for (int each = std::min(group, warps); each > 0; --each)
         if (group % each == 0)
-          consider(ranks, each, 1, keys);
+          consider(ranks, each, 1, 1, keys);
     if (best)
       break;
   }

@@ -11,11 +11,12 @@ namespace gpt2c::shares {
 
 /// The division that reads the fewest bytes by the block that reads most; nothing where a shape
 /// has none. `division`: its shape, the rest is overwritten. `context`: the most keys. `records`:
-/// of a step.
-std::optional<Division> divide(Division shape, int context, int records, const Target &target);
+/// of a step. `mostRowParts`: of several sequences the most clusters that may have the same heads.
+std::optional<Division> divide(Division shape, int context, int records, const Target &target,
+                               int mostRowParts = mostRows);
 
-/// Bytes that the block which reads most reads of a layer: of keys, and of all beside them;
-/// of one sequence those of the partial sums of all members.
+/// Bytes that the block which reads most reads of a layer: of keys, of all beside them, and of the
+/// partial sums of all members, which those of one sequence are among `others`, too.
 struct BlockBytes {
   double keys, others, sums;
 };

@@ -18,7 +18,7 @@ Step<C>::query(const HeadRecord<Words> &head, const Constants (&ofQ)[L::pairs],
   for (int p = 0; p < L::pairs; p++) {
     const int pair = lane + 32 * p;
     if (pair < C::HeadDim / 2) {
-      const float2 v = gather(shared.head.sum, 2 * pair, ofQ[p], m);
+      const float2 v = gather(shared.head.sum[own], 2 * pair, ofQ[p], m);
       q.word[p] = Mma<T>::pack(v.x, v.y);
     }
   }
@@ -123,7 +123,7 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
                                                    min(2 * (lane + 32 * p), C::HeadDim - 2));
   persistent::barrierWait(shared.arrived[AtHead], turn & 1);
   __syncwarp();
-  const Moments m = moments(shared.head.statistics, head.half.first);
+  const Moments m = moments(shared.head.statistics[own], head.half.first);
   const State<C> state(head, 0, place.cluster, shared.pages);
   T *const key = state.keys + state.offsetOf(past);
   float score = 0.0f;
@@ -136,7 +136,7 @@ __device__ __forceinline__ void Step<C>::attendToNew(const HeadRecord<Words> &he
     float2 v[3];
 #pragma unroll
     for (int i = 0; i < 3; i++) {
-      v[i] = gather(shared.head.sum, i * C::HeadDim + d, of[i][p], m);
+      v[i] = gather(shared.head.sum[own], i * C::HeadDim + d, of[i][p], m);
       word[i] = Mma<T>::pack(v[i].x, v[i].y);
       v[i] = Mma<T>::unpack(word[i]);
     }
@@ -221,7 +221,7 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
   waitArrival(AtHead, turn);
   HeadVector q = {{}, t};
   if (warp < k.tiles())
-    q = query(head, ofQ, moments(shared.head.statistics, head.half.first));
+    q = query(head, ofQ, moments(shared.head.statistics[own], head.half.first));
   attendToTiles(k, past, scoreFactor(head.scale), q);
   sync<2, warps + 1>();
   sendParts();

@@ -49,6 +49,7 @@ template <typename C> struct Layout {
                                         C::Slots,
                                         C::Rows,
                                         C::KeysEach,
+                                        C::RowParts,
                                         C::BusyShare,
                                         C::PageColumns,
                                         C::Members};
@@ -77,7 +78,9 @@ template <typename C> struct Layout {
   using Logits = Of<&Products::logits, C::D, typename C::Last, C::LastGroup>;
   static constexpr int slice = division.slice();
   static constexpr bool grouped = division.grouped();
-  static constexpr int busy = division.busy();
+  static constexpr int busy = division.busy(), headGroups = division.headGroups();
+  static constexpr int rowsEach = division.rowsEach(), keyParts = division.keyParts(),
+                       ownRows = division.ownRows(), rowGroups = division.rowGroups();
   /// Columns of what attention makes of all heads: of any width beside that of x.
   static constexpr int attended = C::Heads * C::HeadDim;
   /// Rows of a first product for each hidden column.
@@ -172,9 +175,10 @@ template <typename C> struct Shared {
   alignas(128) char ring[C::Slots][C::SlotBytes];
   alignas(16) Record records[C::Records];
   /// What the blocks sent: sums of first products with the statistics of x.
-  template <int Rows> struct Sums {
-    float sum[C::Ranks][Rows];
-    float2 statistics[C::Ranks]; ///< sum, and sum of squared differences from the mean
+  template <int Rows, int Sequences = 1> struct Sums {
+    float sum[Sequences][C::Ranks][Rows];
+    /// Sum, and sum of squared differences from the mean.
+    float2 statistics[Sequences][C::Ranks];
   };
   Sums<L::Head::tiles * tileRows> head;
   Sums<L::Hidden::tiles * tileRows> mlp;
@@ -246,17 +250,19 @@ template <typename C> struct Place {
   const Range hidden = Layout<C>::division.hiddenOf(clusters, cluster);
   const int hiddenTiles = ceilDiv(Layout<C>::hiddenRows * hidden.count, tileRows);
   const bool hasHead = cluster < Layout<C>::busy;
+  /// Which heads the cluster has, and of which part of the sequences.
+  const int headGroup = cluster / C::RowParts, rowPart = cluster % C::RowParts;
   /// Of the keys that the cluster's heads share.
-  const int keyHead = cluster * C::HeadsEach / (C::Heads / C::KeyHeads);
+  const int keyHead = headGroup * C::HeadsEach / (C::Heads / C::KeyHeads);
 
   /// Heads of the cluster that exist, and heads of keys.
-  const int heads = least(C::HeadsEach, C::Heads - cluster * C::HeadsEach);
+  const int heads = least(C::HeadsEach, C::Heads - headGroup * C::HeadsEach);
   const int keys = C::KeysEach == 1 ? 1 : least(C::KeysEach, C::KeyHeads - keyHead);
 
   /// Rows of the weights of q, k and v: the first of a head of the cluster's, and of row i of its
   /// first product behind those of q.
   __device__ __forceinline__ int queryRow(int head) const {
-    return (cluster * C::HeadsEach + head) * C::HeadDim;
+    return (headGroup * C::HeadsEach + head) * C::HeadDim;
   }
   __device__ __forceinline__ int keyRow(int i) const {
     const int behind = i - C::HeadsEach * C::HeadDim;
@@ -268,15 +274,30 @@ template <typename C> struct Place {
 
   /// What the blocks of the cluster send to each other for each kind of arrival.
   __device__ __forceinline__ int bytesOf(int arrival) const {
+    using L = Layout<C>;
+    constexpr int ofHeads = C::HeadsEach * C::HeadDim;
     if (arrival == AtWhole)
       return C::Rows * (C::D * 2 + C::Ranks * 8);
-    if (C::Rows > 1 && (arrival == AtHidden || arrival == AtParts))
-      return C::Rows * 2 * (arrival == AtHidden ? hidden.count : C::HeadsEach * C::HeadDim);
+    if (arrival == AtHidden)
+      return C::Rows * 2 * hidden.count;
+    if (C::Rows > 1 && arrival == AtParts)
+      return C::Ranks * (L::ownRows * 2 * ofHeads + (L::keyParts > 1 ? C::HeadsEach * 8 : 0));
     return C::Ranks * 4 *
-           (arrival == AtHead  ? Layout<C>::Head::tiles * tileRows + 2
-            : arrival == AtMlp ? hiddenTiles * tileRows + 2
-                               : C::HeadsEach * (C::HeadDim + 2));
+           (arrival == AtHead  ? L::ownRows * (L::Head::tiles * tileRows + 2)
+            : arrival == AtMlp ? L::rowGroups * (hiddenTiles * tileRows + 2)
+                               : ofHeads + 2 * C::HeadsEach);
   }
+
+  // Of several sequences
+
+  /// The first that the cluster with heads attends for.
+  __device__ __forceinline__ int firstRow() const { return rowPart * Layout<C>::rowsEach; }
+  /// Those whose keys the block reads: its i-th, of ownRows; and which of the parts of its keys.
+  __device__ __forceinline__ int ownRow(int i) const {
+    return firstRow() +
+           (Layout<C>::keyParts > 1 ? rank / Layout<C>::keyParts : rank + i * C::Ranks);
+  }
+  __device__ __forceinline__ int keyPart() const { return rank % Layout<C>::keyParts; }
 };
 
 /// The keys of this block: tiles number rank, rank + ranks, .. of those before the new one. They
@@ -308,15 +329,16 @@ template <typename C> struct Keys {
 };
 
 /// Memory behind the channels, as in clusters: u64[3][blocks] and the word that counts steps, then
-/// the best logit of each block, of three steps, in a copy for each rank.
+/// the best logit of each block, of three steps, in a copy for each rank or sequence.
 __device__ __forceinline__ u64 *blockChoices(const StepRecord<Words> &step, unsigned third) {
   return reinterpret_cast<u64 *>(step.channels + 2 * step.channelBytes) +
          third * persistent::maxBlocks;
 }
+template <int Copies = persistent::clusterBlocks>
 __device__ __forceinline__ u64 *choiceCopy(const StepRecord<Words> &step, unsigned third,
                                            int copy) {
   return blockChoices(step, persistent::clusterChoicesAt) +
-         (third * persistent::clusterBlocks + copy) * persistent::maxBlocks;
+         (third * Copies + copy) * persistent::maxBlocks;
 }
 /// The same of members, of two steps: those of each follow each other.
 template <typename C>

@@ -16,8 +16,8 @@ __device__ __forceinline__ void Step<C>::noteAngles(const ClusterEmbedRecord<Wor
                                                     int past) const {
   const int i = threadIdx.x, position = max(0, min(past, r.angleCount - 1));
   if (place.hasHead && i < C::Rotary)
-    shared.angle[i] = {__ldg(r.cosines + (i64)position * C::Rotary + i),
-                       __ldg(r.sines + (i64)position * C::Rotary + i)};
+    shared.angle[own * C::Rotary + i] = {__ldg(r.cosines + (i64)position * C::Rotary + i),
+                                         __ldg(r.sines + (i64)position * C::Rotary + i)};
 }
 
 /// Elements d and d + 1 of a head, which is row `at` and following of the sums and row `row` of the
@@ -32,7 +32,7 @@ __device__ __forceinline__ float2 Step<C>::turned(const HeadRecord<Words> &head,
                         (i64)head.layer * ((C::Heads + C::KeyHeads) * C::HeadDim) + row
                   : nullptr;
   auto sum = [&](int d) {
-    return gather(shared.head.sum, at + d, constants(head.half.first, row + d), m);
+    return gather(shared.head.sum[own], at + d, constants(head.half.first, row + d), m);
   };
   auto gained = [&](float2 v, int d) {
     if constexpr (C::HeadNorm) {
@@ -50,15 +50,16 @@ __device__ __forceinline__ float2 Step<C>::turned(const HeadRecord<Words> &head,
   v = gained(v, d);
   if (d >= 2 * C::Rotary)
     return v;
+  const float2 *const angles = shared.angle + own * C::Rotary;
   if constexpr (C::Neighbours) {
-    const float2 a = shared.angle[d / 2];
+    const float2 a = angles[d / 2];
     return {fmaf(v.x, a.x, -v.y * a.y), fmaf(v.y, a.x, v.x * a.y)};
   }
   const bool low = d < C::Rotary;
   const int apart = low ? d + C::Rotary : d - C::Rotary;
   const float2 other = gained(sum(apart), apart);
   const float4 a =
-      *reinterpret_cast<const float4 *>(&shared.angle[low ? d : d - C::Rotary]); // of two pairs
+      *reinterpret_cast<const float4 *>(angles + (low ? d : d - C::Rotary)); // of two pairs
   const float sign = low ? -1.0f : 1.0f;
   return {fmaf(v.x, a.x, sign * other.x * a.y), fmaf(v.y, a.z, sign * other.y * a.w)};
 }
@@ -131,7 +132,7 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
   }
   persistent::barrierWait(shared.arrived[AtHead], turn & 1);
   __syncwarp();
-  const Moments m = moments(shared.head.statistics, head.half.first);
+  const Moments m = moments(shared.head.statistics[own], head.half.first);
   const State<C> state(head, 0, place.keyHead, shared.pages);
   T *const to = state.keys + state.offsetOf(past);
   unsigned key[L::pairs] = {}, value[L::pairs] = {};
@@ -231,7 +232,7 @@ __device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words
   const int ofHead = warp / C::HeadsEach;
   HeadVector q = {{}, t};
   if (ofHead < L::headWarps && ofHead < k.tiles()) {
-    const Moments m = moments(shared.head.statistics, head.half.first);
+    const Moments m = moments(shared.head.statistics[own], head.half.first);
     queryWords(q.word, head, warp % C::HeadsEach, m);
   }
   attendToTiles(k, past, scoreFactor(head.scale), q);

@@ -1,19 +1,25 @@
-// One kernel that runs whole decode steps of 2 to 8 sequences, in thread block clusters of eight
-// blocks: shares/shares.cuh for several sequences.
+// One kernel that runs whole decode steps of 2 to 8 sequences, or of 9 to 16, in thread block
+// clusters of eight blocks: shares/shares.cuh for several sequences.
 //
 // Sixteen rows of weights times eight sequences are one instruction, so products are those of one
-// sequence. What differs:
+// sequence; of 16 sequences two instructions have the same weights. What differs:
 //
 //   receive  partial sums are two-byte floats: two columns of two sequences are 8 bytes
-//   first    sums of sequence n go to block n of the cluster
-//   middle   block n alone attends to all keys of sequence n with the heads of the cluster, and
-//            finishes its hidden columns; the result goes to all blocks of the cluster
+//   first    sums of sequence n go to block n mod 8 of the cluster
+//   middle   that block alone finishes its hidden columns, the result goes to all blocks of the
+//            cluster; attention is described below
 //   second   the block's rows times what the cluster has of all sequences
 //
-// A cluster has some heads that share keys, or some groups of such. Fewer sequences are repeated; a
-// sequence beyond the batch has no keys and stores none.
+// A cluster has some heads that share keys, or some groups of such. Where there are more clusters
+// than that, RowParts of them have the same heads, each for a part of the sequences: it makes their
+// q, k and v alone, attends, and publishes their partial sums. Sequence n of R such is that of
+// block n; of 16 a block has two, of fewer than eight 8 / R blocks share the keys of each, by tiles
+// in turn. These send what they have with maximum and sum of its scores, and every block merges the
+// parts.
 //
-// Config: SharesConfig with Rows == Ranks == 8. Grid, block and shared memory: as there.
+// Fewer sequences are repeated; a sequence beyond the batch has no keys and stores none.
+//
+// Config: SharesConfig with Rows == 8 or 16, Ranks == 8. Grid, block and shared memory: as there.
 #pragma once
 
 #include "templates/decode_step/shares/rows_attention.cuh"
@@ -24,7 +30,7 @@ namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
 template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int steps) {
-  constexpr int consumers = warps * 32, layers = M::layers;
+  constexpr int layers = M::layers;
   const StepRecord<Words> &step = shared.step();
   const VocabularyRecord<Words> &last = shared.vocabulary();
   unsigned *const epochWord = reinterpret_cast<unsigned *>(blockChoices(step, 3));
@@ -44,20 +50,20 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
            i += (int)gridDim.x * consumers)
         __stcg(old + i, uint4{});
       if (threadIdx.x < rows)
-        __stcg(choiceCopy(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
+        __stcg(choiceCopy<rows>(step, (epoch + 1) % 3, threadIdx.x) + blockIdx.x, 0ull);
     }
-    const int past = shared.past[place.rank] + s;
     if constexpr (C::Rotary > 0)
-      Base::noteAngles(shared.embedding(), past);
+      ofOwnRows(
+          [&](int sequence) { Base::noteAngles(shared.embedding(), shared.past[sequence] + s); });
 #pragma unroll 1
     for (int layer = 0; layer < layers; layer++) {
       refresh();
       const HeadRecord<Words> &head = shared.headOf(layer);
       const HalfRecord<Words> &half = shared.mlpOf(layer);
-      float2 gain = {1.0f, 1.0f};
+      Gains gain = {};
       Constants ofQ = {};
       if (place.hasHead) {
-        gain = rowGain<C::Gain>(head.half.first);
+        gain = rowGains<C::Gain>(head.half.first);
         ofQ = constantsOfQ(head);
       }
       const unsigned n = epoch * layers + layer;
@@ -71,19 +77,19 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
         storeRows(gain);
         Base::template sync<1, warps + 1>();
         refresh();
-        firstOfRows<typename L::Head>(shared.head, AtHead, L::Head::tiles);
-        attentionOfRows(head, past, ofQ);
+        firstOfHeads();
+        attentionOfRows(head, s, ofQ);
       }
       refresh();
       const Constants ofHidden = constants(
           half.first,
           L::hiddenRows * (place.hidden.begin + min(2 * (int)threadIdx.x, place.hidden.count - 2)));
-      gain = rowGain<C::Gain>(half.first);
-      receiveRows<L::busy>(head.half, L::busy);
+      gain = rowGains<C::Gain>(half.first);
+      receiveRows<L::headGroups>(head.half, L::headGroups);
       storeRows(gain);
       Base::template sync<1, warps + 1>();
       refresh();
-      firstOfRows<typename L::Hidden>(shared.mlp, AtMlp, place.hiddenTiles);
+      firstOfMlp();
       mlpOfRows(half, ofHidden);
       if constexpr (C::Members == 1) {
         // What the block has cleared comes before its choice.
@@ -93,7 +99,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
       turn++;
     }
     refresh();
-    const float2 gain = rowGain<C::FinalGain>(last.first);
+    const Gains gain = rowGains<C::FinalGain>(last.first);
     receiveRows<C::Clusters>(shared.mlpOf(layers - 1), place.clusters);
     storeRows(gain);
     Base::template sync<1, warps + 1>();
@@ -128,21 +134,24 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
   }
 }
 
-/// The helper's share: statistics, and the new token.
+/// The helper's share: statistics, and the new tokens.
 template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int steps) {
 #pragma unroll 1
   for (int s = 0; s < steps; s++) {
-    const int past = shared.past[place.rank] + s;
 #pragma unroll 1
     for (int layer = 0; layer < M::layers; layer++) {
       if (place.hasHead) {
         Base::template sync<1, warps + 1>();
-        sendRowStatistics(shared.head.statistics, AtHead);
-        newToken(shared.headOf(layer), past);
+        sendHeadStatistics();
+        persistent::barrierWait(shared.arrived[AtHead], turn & 1);
+        Base::template sync<2, warps + 1>(); // all of q
+        ofOwnRows([&](int sequence) {
+          newToken(shared.headOf(layer), sequence, shared.past[sequence] + s);
+        });
         Base::template sync<2, warps + 1>();
       }
       Base::template sync<1, warps + 1>();
-      sendRowStatistics(shared.mlp.statistics, AtMlp);
+      sendMlpStatistics();
       turn++;
     }
     Base::template sync<1, warps + 1>();
@@ -180,7 +189,8 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
     shared.id[threadIdx.x] = last.ids[sequence];
     shared.past[threadIdx.x] = last.past[sequence];
   }
-  loadPages<C>(shared.pages, last, min((int)blockIdx.x % C::Ranks, last.batch - 1));
+  for (int i = 0; i < M::ownRows; i++)
+    loadPages<C>(shared.pages[i], last, min(Place<C>().ownRow(i), last.batch - 1));
   notePeers<C>(shared);
   __syncthreads();
   clusterBarrier();

@@ -1,5 +1,5 @@
-// Attention of the block's sequence for shares/rows.cuh: to all of its keys, with all
-// heads of the cluster.
+// Attention of the block's sequences for shares/rows.cuh, with all heads of the cluster: to all of
+// their keys, or to a part of those of one, which the blocks that share it merge.
 #pragma once
 
 #include "templates/attention/score.cuh"
@@ -19,41 +19,53 @@ __device__ __forceinline__ unsigned transposed(unsigned pair) {
 /// only.
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::queries(const HeadRecord<Words> &head,
-                                                     const Moments &m, const Constants &ofQ) {
+                                                     const Constants &ofQ) {
   constexpr int pairs = C::HeadDim / 2;
-  if constexpr (C::HeadNorm) {
-    for (int h = warp; h < C::HeadsEach; h += warps) {
-      unsigned word[L::pairs];
-      Base::queryWords(word, head, h, m);
+  ofOwnRows([&](int) {
+    const Moments m = moments(shared.head.statistics[own], head.half.first);
+    auto *const to = shared.q + own * C::HeadsEach;
+    if constexpr (C::HeadNorm) {
+      for (int h = warp; h < C::HeadsEach; h += warps) {
+        unsigned word[L::pairs];
+        Base::queryWords(word, head, h, m);
 #pragma unroll
-      for (int p = 0; p < L::pairs; p++)
-        if (lane + 32 * p < pairs)
-          *reinterpret_cast<unsigned *>(&shared.q[h][2 * (lane + 32 * p)]) = word[p];
+        for (int p = 0; p < L::pairs; p++)
+          if (lane + 32 * p < pairs)
+            *reinterpret_cast<unsigned *>(&to[h][2 * (lane + 32 * p)]) = word[p];
+      }
+      return;
     }
-    return;
-  }
-  for (int i = threadIdx.x; i < C::HeadsEach * pairs; i += warps * 32) {
-    const int h = i / pairs, d = i % pairs * 2;
-    float2 v;
-    if constexpr (early) {
-      v = Base::gather(shared.head.sum, h * C::HeadDim + d, ofQ, m);
-    } else {
-      float unused = 0.0f;
-      v = Base::queryPair(head, h, d, m, unused);
+    for (int i = threadIdx.x; i < C::HeadsEach * pairs; i += consumers) {
+      const int h = i / pairs, d = i % pairs * 2;
+      float2 v;
+      if constexpr (early) {
+        v = Base::gather(shared.head.sum[0], h * C::HeadDim + d, ofQ, m);
+      } else {
+        float unused = 0.0f;
+        v = Base::queryPair(head, h, d, m, unused);
+      }
+      *reinterpret_cast<unsigned *>(&to[h][d]) = Mma<T>::pack(v.x, v.y);
     }
-    *reinterpret_cast<unsigned *>(&shared.q[h][d]) = Mma<T>::pack(v.x, v.y);
-  }
+  });
 }
 
-/// The new token into the state, and its scores and values, by the helper.
+/// The new token of a sequence into the state, and its scores and values, by the helper: where
+/// several blocks share its keys, of that which has it.
 template <typename C>
-__device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &head, int past) {
+__device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &head, int sequence,
+                                                      int past) {
   constexpr int dim = C::HeadDim;
-  persistent::barrierWait(shared.arrived[AtHead], turn & 1);
-  __syncwarp();
-  const Moments m = moments(shared.head.statistics, head.half.first);
-  const bool stores = this->exists() && State<C>::has(head, past);
-  Base::template sync<2, warps + 1>(); // all of q
+  auto *const values = shared.head.newValue + own * C::KeysEach;
+  float *const scores = shared.head.newScore + own * C::HeadsEach;
+  if (!RowKeys<C>::appends(past, place.keyPart())) {
+    for (int i = lane; i < C::KeysEach * dim; i += 32)
+      values[i / dim][i % dim] = 0.0f;
+    if (lane < C::HeadsEach)
+      scores[lane] = leastScore;
+    return;
+  }
+  const Moments m = moments(shared.head.statistics[own], head.half.first);
+  const bool stores = sequence < batch() && State<C>::has(head, past);
   unsigned key[C::KeysEach][L::pairs] = {};
 #pragma unroll
   for (int h = 0; h < C::KeysEach; h++) {
@@ -66,9 +78,9 @@ __device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &h
       const int d = 2 * (lane + 32 * p);
       if (d >= dim)
         continue;
-      *reinterpret_cast<float2 *>(&shared.newValue[h][d]) = Mma<T>::unpack(value[p]);
+      *reinterpret_cast<float2 *>(&values[h][d]) = Mma<T>::unpack(value[p]);
       if (stores) {
-        const State<C> state(head, place.rank, place.keyHead + h, shared.pages);
+        const State<C> state(head, sequence, place.keyHead + h, shared.pages[own]);
         T *const to = state.keys + state.offsetOf(past) + d;
         *reinterpret_cast<unsigned *>(to) = key[h][p];
         *reinterpret_cast<unsigned *>(to + state.toValue) = value[p];
@@ -83,43 +95,46 @@ __device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &h
       const int d = 2 * (lane + 32 * p);
       if (d >= dim)
         continue;
-      const float2 q = Mma<T>::unpack(*reinterpret_cast<const unsigned *>(&shared.q[h][d])),
+      const float2 q = Mma<T>::unpack(
+                       *reinterpret_cast<const unsigned *>(&shared.q[own * C::HeadsEach + h][d])),
                    k = Mma<T>::unpack(key[h / M::group][p]);
       score = fmaf(q.x, k.x, fmaf(q.y, k.y, score));
     }
     score = scaledScore(warpReduce<Sum>(score), head.scale);
     if (lane == 0)
-      shared.newScore[h] = score;
+      scores[h] = score;
   }
 }
 
-/// Scores, softmax and sums of values of the warp's tiles of head `keyHead` of the cluster's keys,
-/// whose slots begin `first` behind the next, for the heads that share them: a part of its own.
+/// Scores, softmax and sums of values of the warp's tiles of head `keyHead` of the cluster's keys of
+/// the block's sequence `own`, whose slots begin `first` behind the next, for the heads that share
+/// them: a part of its own.
 template <typename C>
-__device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first, int past,
-                                                          float scale) {
+__device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first,
+                                                          const RowKeys<C> &keys, float scale) {
   using P = KeyPairs<C>;
   if (warp >= P::readers)
     return;
   constexpr int group = M::group, tilesOf = C::HeadDim / 16;
-  const int tiles = ceilDiv(past, tileRows), slots = ceilDiv(tiles, P::pairs);
-  const auto q = vectorIn(shared.q[keyHead * group + min(g, group - 1)]);
+  const int ofKeys = own * C::HeadsEach + keyHead * group, past = keys.past;
+  const auto q = vectorIn(shared.q[ofKeys + min(g, group - 1)]);
   float out[tilesOf][4] = {}, top[2] = {leastScore, leastScore}, sums[2] = {};
 #pragma unroll 1
-  for (int s = (warp + P::readers - first % P::readers) % P::readers; s < slots; s += P::readers) {
+  for (int s = (warp + P::readers - first % P::readers) % P::readers; s < keys.slots;
+       s += P::readers) {
     waitSlot(first + s);
 #pragma unroll 1
-    for (int p = 0; p < P::pairs && s * P::pairs + p < tiles; p++) {
-      const char *const keys = shared.ring[slotAt(first + s)] + 2 * p * P::tileBytes,
-                        *const values = keys + P::tileBytes;
+    for (int p = 0; p < P::pairs && s * P::pairs + p < keys.tiles; p++) {
+      const char *const tile = shared.ring[slotAt(first + s)] + 2 * p * P::tileBytes,
+                        *const values = tile + P::tileBytes;
       TileSum sum = {};
-      Base::template accumulate<typename L::Keys>(sum, keys, q);
-      const int key = (s * P::pairs + p) * tileRows + 2 * g;
+      Base::template accumulate<typename L::Keys>(sum, tile, q);
+      const int key = keys.positionOf(s * P::pairs + p) + 2 * g;
       float weight[2][2]; // of a key and of two heads
 #pragma unroll
       for (int e = 0; e < 2; e++) {
-        const float a = key < past ? total(sum, e) * scale : leastScore,
-                    b = key + 1 < past ? total(sum, 2 + e) * scale : leastScore;
+        const float a = key < past ? total(sum, 0, e) * scale : leastScore,
+                    b = key + 1 < past ? total(sum, 0, 2 + e) * scale : leastScore;
         float most = fmaxf(top[e], fmaxf(a, b));
 #pragma unroll
         for (int lanes = 4; lanes < 32; lanes *= 2)
@@ -152,41 +167,46 @@ __device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first
 #pragma unroll
     for (int lanes = 4; lanes < 32; lanes *= 2)
       sums[e] += __shfl_xor_sync(fullWarp, sums[e], lanes);
-    const int head = keyHead * group + 2 * t + e;
+    const int head = ofKeys + 2 * t + e;
     if (2 * t + e < group) {
       if (g == 0)
-        shared.softmax[warp][head] = {top[e], sums[e]};
+        shared.head.softmax[warp][head] = {top[e], sums[e]};
 #pragma unroll
       for (int i = 0; i < tilesOf; i++) {
-        shared.out[warp][head][i * 16 + g] = out[i][e];
-        shared.out[warp][head][i * 16 + g + 8] = out[i][2 + e];
+        shared.head.out[warp][head][i * 16 + g] = out[i][e];
+        shared.head.out[warp][head][i * 16 + g + 8] = out[i][2 + e];
       }
     }
   }
 }
 
-/// The parts as one, to all blocks.
-template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended(int past) {
-  constexpr int pairs = C::HeadDim / 2, all = C::HeadsEach * pairs, readers = KeyPairs<C>::readers;
+/// The parts of the warps as one, to all blocks.
+template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended() {
+  constexpr int pairs = C::HeadDim / 2, ofRow = C::HeadsEach * pairs, all = M::ownRows * ofRow,
+                readers = KeyPairs<C>::readers;
 #pragma unroll 1
-  for (int i = threadIdx.x; i - lane < all; i += warps * 32) {
-    const int head = min(i / pairs, C::HeadsEach - 1), d = i % pairs * 2, keyHead = head / M::group;
+  for (int i = threadIdx.x; i - lane < all; i += consumers) {
+    const int ofOwn = min(i / pairs, M::ownHeads - 1), d = i % pairs * 2,
+              row = ofOwn / C::HeadsEach, ofCluster = ofOwn % C::HeadsEach,
+              keyHead = ofCluster / M::group;
     unsigned word = 0;
+    float top = leastScore, sum = 1.0f;
     if (i < all && keyHead < place.keys) {
       float2 softmax[readers];
-      float top = shared.newScore[head];
+      top = shared.head.newScore[ofOwn];
 #pragma unroll
       for (int w = 0; w < readers; w++) {
-        softmax[w] = shared.softmax[w][head];
+        softmax[w] = shared.head.softmax[w][ofOwn];
         top = fmaxf(top, softmax[w].x);
       }
-      float sum = exp2Approximate(shared.newScore[head] - top);
-      const float2 value = *reinterpret_cast<const float2 *>(&shared.newValue[keyHead][d]);
+      sum = exp2Approximate(shared.head.newScore[ofOwn] - top);
+      const float2 value =
+          *reinterpret_cast<const float2 *>(&shared.head.newValue[row * C::KeysEach + keyHead][d]);
       float2 v = {sum * value.x, sum * value.y};
 #pragma unroll
       for (int w = 0; w < readers; w++) {
         const float weight = exp2Approximate(softmax[w].x - top);
-        const float2 part = *reinterpret_cast<const float2 *>(&shared.out[w][head][d]);
+        const float2 part = *reinterpret_cast<const float2 *>(&shared.head.out[w][ofOwn][d]);
         sum = fmaf(weight, softmax[w].y, sum);
         v.x = fmaf(weight, part.x, v.x);
         v.y = fmaf(weight, part.y, v.y);
@@ -194,7 +214,42 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended(
       const float scale = __fdividef(1.0f, sum);
       word = Mma<T>::pack(v.x * scale, v.y * scale);
     }
-    sendWords(word, i < all ? &shared.attended[place.rank][i / 4 * 8] : nullptr, AtParts);
+    if constexpr (L::keyParts > 1)
+      if (i < all && d < 2 * ranks)
+        send(remote(sharedAddress(&shared.partSoftmax[place.rank][ofCluster]), d / 2), top, sum,
+             remote(shared.arrived[AtParts].address(), d / 2));
+    sendWords(word,
+              i < all ? &shared.attended[row * ranks + place.rank][i % ofRow / 4 * 8] : nullptr,
+              AtParts);
+  }
+}
+
+/// Of the blocks that share the keys of a sequence, what they have of attention as one, in the
+/// place of the first one's.
+template <typename C> __device__ __forceinline__ void RowsStep<C>::mergeAttended() {
+  constexpr int pairs = C::HeadDim / 2, ofRow = C::HeadsEach * pairs, of = L::keyParts;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < L::rowsEach * ofRow; i += consumers) {
+    const int first = i / ofRow * of, column = i % ofRow * 2, head = column / C::HeadDim;
+    float2 softmax[of], v = {};
+    float top = leastScore, sum = 0.0f;
+#pragma unroll
+    for (int p = 0; p < of; p++) {
+      softmax[p] = shared.partSoftmax[first + p][head];
+      top = fmaxf(top, softmax[p].x);
+    }
+#pragma unroll
+    for (int p = 0; p < of; p++) {
+      const float weight = exp2Approximate(softmax[p].x - top) * softmax[p].y;
+      const float2 part =
+          Mma<T>::unpack(*reinterpret_cast<const unsigned *>(&shared.attended[first + p][column]));
+      sum += weight;
+      v.x = fmaf(weight, part.x, v.x);
+      v.y = fmaf(weight, part.y, v.y);
+    }
+    const float scale = __fdividef(1.0f, sum);
+    *reinterpret_cast<unsigned *>(&shared.attended[first][column]) =
+        Mma<T>::pack(v.x * scale, v.y * scale);
   }
 }
 
@@ -202,22 +257,26 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended(
 /// projection.
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Words> &head,
-                                                             int past, const Constants &ofQ) {
+                                                             int step, const Constants &ofQ) {
   waitArrival(AtHead, turn);
-  queries(head, moments(shared.head.statistics, head.half.first), ofQ);
+  queries(head, ofQ);
   Base::template sync<2, warps + 1>();
-  const int keys = this->exists() ? past : 0,
-            slots = ceilDiv(ceilDiv(keys, tileRows), KeyPairs<C>::pairs);
+  int slots = 0;
+  ofOwnRows([&](int sequence) {
+    const RowKeys<C> keys(sequence < batch() ? shared.past[sequence] + step : 0, place.keyPart());
 #pragma unroll 1
-  for (int h = 0; h < place.keys; h++)
-    attendToKeys(h, h * slots, keys, scoreFactor(head.scale));
-  Base::template sync<2, warps + 1>();
-  sendAttended(past);
-  waitArrival(AtParts, turn);
-  secondOfRows<typename L::Projection>(head.half, L::busy, place.keys * slots, [&](int chunk) {
-    return vectorIn(&shared.attended[g][chunk * L::Projection::columns]);
+    for (int h = 0; h < place.keys; h++, slots += keys.slots)
+      attendToKeys(h, slots, keys, scoreFactor(head.scale));
   });
-  advance(place.keys * slots + L::Projection::slots);
+  Base::template sync<2, warps + 1>();
+  sendAttended();
+  waitArrival(AtParts, turn);
+  if constexpr (L::keyParts > 1) {
+    mergeAttended();
+    Base::template sync<3, warps>();
+  }
+  projectionOfRows(head.half, slots);
+  advance(slots + L::Projection::slots);
 }
 #endif
 } // namespace gpt2c::shares

@@ -1,5 +1,5 @@
 // The warps that fill the ring of shares/rows.cuh: weights as those of one sequence, and
-// keys and values of the block's.
+// keys and values of the block's sequences.
 #pragma once
 
 #include "templates/decode_step/shares/rows_block.cuh"
@@ -16,7 +16,7 @@ template <typename C> struct RowsStream : Stream<C> {
   using Base::shared, Base::place, Base::policy;
 
   /// first: keys come behind the choice of the step before, whose `parity` that is.
-  __device__ __forceinline__ void headOfRows(const HeadRecord<Words> &of, int past, bool first,
+  __device__ __forceinline__ void headOfRows(const HeadRecord<Words> &of, int step, bool first,
                                              unsigned parity) {
     constexpr int dim = C::HeadDim;
     const int slice = place.rank * L::slice;
@@ -34,16 +34,18 @@ template <typename C> struct RowsStream : Stream<C> {
     if (first)
       persistent::barrierWait(shared.chosen, parity);
 #pragma unroll 1
-    for (int h = 0; h < place.keys; h++) {
-      const State<C> state(of, place.rank, place.keyHead + h, shared.pages);
-      Base::template fill<KeyPairs<C>>(
-          (const T *)state.keys, 2 * ceilDiv(past, tileRows), dim, [&](int i) {
-            const int tile = i / tileRows, r = i % tileRows;
-            const bool values = tile % 2;
-            const int key = tile / 2 * tileRows + (values ? evenFirst(r) : r);
-            return RowAt{key < past,
-                         key < past ? state.offsetOf(key) + (values ? state.toValue : 0) : 0};
-          });
+    for (int i = 0; i < L::ownRows * place.keys; i++) {
+      const int own = i / place.keys, sequence = place.ownRow(own);
+      const bool isLive = sequence < shared.step().batch;
+      const RowKeys<C> keys(isLive ? shared.past[sequence] + step : 0, place.keyPart());
+      const State<C> state(of, sequence, place.keyHead + i % place.keys, shared.pages[own]);
+      Base::template fill<KeyPairs<C>>((const T *)state.keys, 2 * keys.tiles, dim, [&](int i) {
+        const int tile = i / tileRows, r = i % tileRows;
+        const bool values = tile % 2;
+        const int key = keys.positionOf(tile / 2) + (values ? evenFirst(r) : r);
+        const bool exists = key < keys.past;
+        return RowAt{exists, exists ? state.offsetOf(key) + (values ? state.toValue : 0) : 0};
+      });
     }
     Base::template fill<typename L::Projection>(
         of.half.weights.template as<const W>(), L::Projection::tiles, place.heads * dim,
@@ -73,15 +75,13 @@ template <typename C> struct RowsStream : Stream<C> {
 
   __device__ __forceinline__ void run(int steps) {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    const int begin = shared.past[place.rank];
-    const bool exists = place.rank < shared.step().batch;
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
 #pragma unroll 1
       for (int layer = 0; layer < RowsShared<C>::layers; layer++) {
         if (place.hasHead)
-          headOfRows(shared.headOf(layer), exists ? begin + step : 0,
-                     Base::waits && layer == 0 && step > 0, (step - 1) & 1);
+          headOfRows(shared.headOf(layer), step, Base::waits && layer == 0 && step > 0,
+                     (step - 1) & 1);
         Base::mlp(shared.mlpOf(layer));
       }
       vocabularyOfRows(shared.vocabulary());

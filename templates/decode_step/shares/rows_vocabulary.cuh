@@ -28,15 +28,21 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
   }
   Base::template sync<3, warps>();
   waitArrival(AtWhole, step);
-  Moments m[2];
+  // Of row group q sequences 2 t and the next are 2 q and 2 q + 1.
+  constexpr int ofLane = 2 * L::rowGroups;
+  auto sequenceOf = [&](int i) { return i / 2 * columnRows + 2 * t + i % 2; };
+  Moments m[ofLane];
 #pragma unroll
-  for (int i = 0; i < 2; i++)
-    m[i] = moments(shared.whole.statistics[2 * t + i], product);
+  for (int i = 0; i < ofLane; i++)
+    m[i] = moments(shared.whole.statistics[sequenceOf(i)], product);
   float *const logits = record.logits;
   const int tiles = ceilDiv(C::Vocab, tileRows),
             count = roundUp(ceilDiv(tiles - (int)blockIdx.x, (int)gridDim.x), readers),
             batch = this->batch();
-  u64 best[2] = {1, 1}; // less than that of any logit
+  u64 best[ofLane]; // less than that of any logit
+#pragma unroll
+  for (int i = 0; i < ofLane; i++)
+    best[i] = 1;
   if (warp < readers)
 #pragma unroll 1
     for (int n = warp; n < count; n += readers) {
@@ -62,16 +68,16 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
         const int s = (n - warp) * P::chunks + j * readers + warp;
         waitSlot(s);
         Base::template accumulate<P>(sum, shared.ring[slotAt(s)],
-                                     vectorIn(&shared.whole.x[g][j * P::columns]));
+                                     rowsIn<L::rowGroups>(shared.whole.x, g, j * P::columns));
         release(s, arrivals);
       }
 #pragma unroll
       for (int j = 0; j < 2; j++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-          const float v =
-              fmaf(total(sum, 2 * j + i) - m[i].mean * sums[j], m[i].scale * scale[j], bias[j]);
-          const int sequence = 2 * t + i;
+        for (int i = 0; i < ofLane; i++) {
+          const float v = fmaf(total<L::rowGroups>(sum, i / 2, 2 * j + i % 2) - m[i].mean * sums[j],
+                               m[i].scale * scale[j], bias[j]);
+          const int sequence = sequenceOf(i);
           if constexpr (C::Members > 1) {
             const int token = this->member * C::Vocab + row + j;
             if (row + j < C::Vocab && token < C::Tokens) {
@@ -87,12 +93,12 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
         }
     }
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < ofLane; i++) {
 #pragma unroll
     for (int lanes = 4; lanes < 32; lanes *= 2)
       best[i] = max(best[i], __shfl_xor_sync(fullWarp, best[i], lanes));
     if (g == 0)
-      shared.best[2 * t + i][warp] = best[i];
+      shared.best[sequenceOf(i)][warp] = best[i];
   }
   Base::template sync<3, warps>();
   advance(count * P::chunks);
@@ -102,15 +108,17 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::chooseRows(const StepRecord<Words> &step,
                                                         unsigned third) {
-  static_assert(rows <= warps);
-  if (warp < rows) {
-    u64 *const keys = choiceCopy(step, third, warp);
-    const u64 own = tile::warpLargest(lane < warps ? shared.best[warp][lane] : 0);
+#pragma unroll 1
+  for (int row = warp; row < rows; row += warps) {
+    const u64 own = tile::warpLargest(lane < warps ? shared.best[row][lane] : 0);
     if (lane == 0)
-      persistent::contributePair(keys + blockIdx.x, own);
-    const u64 best = persistent::largestOfRow(keys, gridDim.x);
+      persistent::contributePair(choiceCopy<rows>(step, third, row) + blockIdx.x, own);
+  }
+#pragma unroll 1
+  for (int row = warp; row < rows; row += warps) {
+    const u64 best = persistent::largestOfRow(choiceCopy<rows>(step, third, row), gridDim.x);
     if (lane == 0)
-      shared.id[warp] = persistent::greedyToken(best);
+      shared.id[row] = persistent::greedyToken(best);
   }
   Base::template sync<3, warps>();
 }

@@ -165,7 +165,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int steps) {
     for (int layer = 0; layer < Shared<C>::layers; layer++) {
       if (place.hasHead) {
         sync<1, warps + 1>();
-        sendStatistics(shared.head.statistics, AtHead, C::Norm);
+        sendStatistics(shared.head.statistics[0], AtHead, C::Norm);
         if constexpr (L::grouped)
           groupToNew(shared.headOf(layer), k, past + s);
         else
@@ -173,7 +173,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int steps) {
         sync<2, warps + 1>();
       }
       sync<1, warps + 1>();
-      sendStatistics(shared.mlp.statistics, AtMlp, C::Norm);
+      sendStatistics(shared.mlp.statistics[0], AtMlp, C::Norm);
       turn++;
     }
     sync<1, warps + 1>();

@@ -2,7 +2,8 @@
 // host and device: C++17, without any other header.
 //
 // A cluster of `ranks` blocks has a head, or some that share keys and values, or none, and a share
-// of the hidden columns of the MLP; a block of it has a slice of the columns of x. Products are
+// of the hidden columns of the MLP; a block of it has a slice of the columns of x. Of several
+// sequences some clusters may have the same heads, each for a part of the sequences. Products are
 // made in tiles of 16 rows of weights, whose columns may come in several chunks; a slot of the ring
 // holds a chunk of a tile, or up to four tiles of narrow ones.
 #pragma once
@@ -20,6 +21,9 @@ constexpr int helpers = 1, loaders = 3; ///< warps beside them
 constexpr int threads = 32 * (warps + helpers + loaders);
 constexpr int tileRows = 16; ///< also keys of a tile
 constexpr int mostRanks = 8, mostSources = 32;
+/// Sequences that are columns of one instruction: as many as a cluster has blocks then.
+constexpr int columnRows = 8;
+constexpr int mostRows = 2 * columnRows;
 /// Times that the readers of a slot arrive at its barrier, all together.
 constexpr int arrivals = 4;
 
@@ -128,8 +132,9 @@ struct Division {
   int projectionChunks = 1, outputChunks = 1; ///< of second ones
   int lastChunks = 0;                         ///< of those of the vocabulary
   int slotBytes = 0, slots = 0;
-  int rows = 1;     ///< sequences: 1, or as many as a cluster has blocks
+  int rows = 1;     ///< sequences: 1, 8 or 16; of several a cluster has eight blocks
   int keysEach = 1; ///< heads of keys of a cluster; of one sequence always one
+  int rowParts = 1; ///< clusters of the same heads, each of as many of the sequences
   int busyShare = evenShare;
   int pageColumns = 0; ///< of the table of a state in pages; else 0
   /// GPUs' shares of one step, each in a kernel of this division: heads, hidden columns and
@@ -138,8 +143,19 @@ struct Division {
 
   /// Whether heads share keys or turn: attention is that of shares/groups.cuh.
   GPT2C_BOTH constexpr bool grouped() const { return rotary > 0 || keyHeads != heads; }
+  /// Heads of a cluster, and others: whose partial sums a sequence has.
+  GPT2C_BOTH constexpr int headGroups() const { return ceilDiv(heads, headsEach); }
   /// Clusters with heads: the first ones.
-  GPT2C_BOTH constexpr int busy() const { return ceilDiv(heads, headsEach); }
+  GPT2C_BOTH constexpr int busy() const { return headGroups() * rowParts; }
+  /// Sequences that a cluster with heads attends for. Where they are fewer than its blocks,
+  /// keyParts() of these share the keys of each; else a block has ownRows() of them.
+  GPT2C_BOTH constexpr int rowsEach() const { return rows / rowParts; }
+  GPT2C_BOTH constexpr int keyParts() const {
+    return rows == 1 || rowsEach() >= ranks ? 1 : ranks / rowsEach();
+  }
+  GPT2C_BOTH constexpr int ownRows() const { return rowsEach() <= ranks ? 1 : rowsEach() / ranks; }
+  /// Of eight sequences, the columns of an instruction.
+  GPT2C_BOTH constexpr int rowGroups() const { return ceilDiv(rows, columnRows); }
   /// Hidden columns of a cluster: whole groups. `busyShare` is what a cluster with heads has of
   /// them beside the `evenShare` of one without.
   GPT2C_BOTH constexpr Range hiddenOf(int ofClusters, int cluster) const {
@@ -224,18 +240,22 @@ GPT2C_BOTH constexpr int memberBytes(const Division &d) {
 /// Bytes of shared memory beside the ring; records: of a step.
 GPT2C_BOTH constexpr int otherBytesOfRows(const Division &d, int records) {
   const Products p = productsOf(d);
-  const int rows = d.rows, ofMlp = d.ranks * 4 * tileRows * p.hidden.tiles + d.ranks * 8,
-            whole = rows * (2 * rowPitch(operandColumns(p.logits)) + d.ranks * 8);
-  return records * 128 + d.ranks * 4 * tileRows * p.head.tiles + // sums
-         (ofMlp > whole ? ofMlp : whole) +
-         2 * rows *
-             (rowPitch(operandColumns(p.head)) + rowPitch(operandColumns(p.output)) +
-              rowPitch(operandColumns(p.projection))) +
-         4 * rows * plainPitch(d.slice()) +          // x
-         warps * d.headsEach * (d.headDim * 4 + 8) + // parts of attention
-         d.keysEach * d.headDim * 4 +
-         d.headsEach * (roundUp(d.headDim, 32) * 2 + 8) + // of the new token
-         8 * d.rotary + warps * rows * 8 + 16 * d.slots + 4 * d.pageColumns + memberBytes(d) + 2048;
+  const int rows = d.rows, heads = d.ownRows() * d.headsEach,
+            // What is in one place in turn: of heads sums, parts of attention, what the new token
+      // has and queries; sums of the MLP; the whole of x.
+      ofHeads = d.ownRows() * d.ranks * (4 * tileRows * p.head.tiles + 8) +
+                warps * heads * (d.headDim * 4 + 8) + d.ownRows() * d.keysEach * d.headDim * 4 +
+                heads * (roundUp(d.headDim, 32) * 2 + 8),
+            ofMlp = d.rowGroups() * d.ranks * (4 * tileRows * p.hidden.tiles + 8),
+            whole = rows * (2 * rowPitch(operandColumns(p.logits)) + d.ranks * 8),
+            inTurn = -least(-ofHeads, least(-ofMlp, -whole));
+  return records * 128 + inTurn +
+         2 * rows * (rowPitch(operandColumns(p.head)) + rowPitch(operandColumns(p.output))) +
+         d.ownRows() * d.ranks * 2 * rowPitch(operandColumns(p.projection)) +
+         (d.keyParts() > 1 ? d.ranks * d.headsEach * 8 : 0) + // of parts of keys
+         4 * rows * plainPitch(d.slice()) +                   // x
+         8 * d.ownRows() * d.rotary + warps * rows * 8 + 16 * d.slots +
+         4 * d.ownRows() * d.pageColumns + memberBytes(d) + 2048;
 }
 GPT2C_BOTH constexpr int otherBytes(const Division &d, int records) {
   if (d.rows > 1)

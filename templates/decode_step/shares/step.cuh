@@ -20,6 +20,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   int token = 0;     ///< the step's input
   unsigned turn = 0; ///< layers since the launch
+  int own = 0;       ///< of the block's sequences that whose heads are made; of one always 0
   i64 offset = 0;    ///< from a channel's address to this step's area
   float2 residual[L::passes];
 
@@ -72,9 +73,10 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   /// Sums of a tile, in chains that do not wait for each other.
   using TileSum = float[4][4];
   /// Adds the product of a tile of P with x. Lane t has 16 bytes of each 64 of its rows, for which
-  /// x(i, n, j) gives vectors (4 i + t) n + j of 16 bytes, j < n.
+  /// x(i, n, j, q) gives vectors (4 i + t) n + j of 16 bytes, j < n, of row group q of X::groups. Of
+  /// two groups each has two of the chains.
   template <typename P, typename X>
-  __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X &&x) const {
+  __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X x) const {
     if constexpr (P::step > 0) {
       accumulateGroups<P>(sum, tile, x);
     } else {
@@ -83,12 +85,20 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       for (int i = 0; i < bytesOf(P::padded, P::bits) / 64; i++) {
         const uint4 a = *reinterpret_cast<const uint4 *>(rows + i * 64),
                     b = *reinterpret_cast<const uint4 *>(rows + P::pitch + i * 64);
+        constexpr bool two = X::groups == 2;
         if constexpr (P::bits == 8) {
           using Weight = typename P::Weight;
-          multiply(sum, 0, halvesOf<Weight>(a.x, a.y), halvesOf<Weight>(b.x, b.y), x(i, 2, 0));
-          multiply(sum, 2, halvesOf<Weight>(a.z, a.w), halvesOf<Weight>(b.z, b.w), x(i, 2, 1));
+          const uint4 low[2] = {halvesOf<Weight>(a.x, a.y), halvesOf<Weight>(b.x, b.y)},
+                      high[2] = {halvesOf<Weight>(a.z, a.w), halvesOf<Weight>(b.z, b.w)};
+#pragma unroll
+          for (int q = 0; q < X::groups; q++) {
+            multiply(sum, 2 * q, low[0], low[1], x(i, 2, 0, q));
+            multiply(sum, two ? 2 * q : 2, high[0], high[1], x(i, 2, 1, q));
+          }
         } else {
-          multiply(sum, i % 2 * 2, a, b, x(i, 1, 0));
+#pragma unroll
+          for (int q = 0; q < X::groups; q++)
+            multiply(sum, two ? 2 * q : i % 2 * 2, a, b, x(i, 1, 0, q));
         }
       }
     }
@@ -106,15 +116,21 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
 #pragma unroll together
     for (int i = 0; i < P::words; i++, from += bytes, scale += 4, x.skip(steps)) {
       const GroupScale<P> a(scale), b(scale + halfTile<P>);
-      float part[2][4] = {};
+      float part[X::groups][2][4] = {};
 #pragma unroll
       for (int j = 0; j < steps; j++) {
         const char *const at = from + j * bytesOf(32, P::bits);
-        multiplyTwo(part, eightOf(a, at), eightOf(b, at + halfTile<P>), x(j, 1, 0));
+        const uint4 low = eightOf(a, at), high = eightOf(b, at + halfTile<P>);
+#pragma unroll
+        for (int q = 0; q < X::groups; q++)
+          multiplyTwo(part[q], low, high, x(j, 1, 0, q));
       }
 #pragma unroll
-      for (int e = 0; e < 4; e++)
-        sum[0][e] = fmaf(part[0][e] + part[1][e], e < 2 ? a.scale : b.scale, sum[0][e]);
+      for (int q = 0; q < X::groups; q++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          sum[2 * q][e] =
+              fmaf(part[q][0][e] + part[q][1][e], e < 2 ? a.scale : b.scale, sum[2 * q][e]);
     }
   }
   /// From an even row of weights in groups to the odd one behind it.
@@ -161,27 +177,29 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
     return {sum[0][0] + sum[1][0] + (sum[2][0] + sum[3][0]),
             sum[0][2] + sum[1][2] + (sum[2][2] + sum[3][2])};
   }
-  /// Of x in shared memory.
-  struct StoredVector {
+  /// Of x in shared memory, whose groups of rows are Apart vectors from each other.
+  template <int Groups = 1, int Apart = 0> struct StoredVector {
     static constexpr bool isIndexed = false;
+    static constexpr int groups = Groups;
     const uint4 *from;
     int t;
-    __device__ __forceinline__ uint4 operator()(int i, int n, int j) const {
-      return (from + t * n)[i * 4 * n + j];
+    __device__ __forceinline__ uint4 operator()(int i, int n, int j, int q) const {
+      return (from + t * n)[i * 4 * n + j + q * Apart];
     }
     /// Vectors of n = 1.
     __device__ __forceinline__ void skip(int i) { from += i * 4; }
   };
-  __device__ __forceinline__ StoredVector vectorIn(const T *x) const {
+  __device__ __forceinline__ StoredVector<> vectorIn(const T *x) const {
     return {reinterpret_cast<const uint4 *>(x), t};
   }
   /// Of pairs of a head's dimensions, of which lane i has number i + 32 p in word[p].
   struct HeadVector {
     static constexpr bool isIndexed = true; ///< by constants alone
+    static constexpr int groups = 1;
     unsigned word[L::pairs];
     int t, skipped = 0;
     __device__ __forceinline__ void skip(int i) { skipped += i; }
-    __device__ __forceinline__ uint4 operator()(int i, int n, int j) const {
+    __device__ __forceinline__ uint4 operator()(int i, int n, int j, int) const {
       const int first = (skipped + i) * n * 16 + j * 4; // pair of lane t = 0
       const unsigned w = word[first / 32 < L::pairs ? first / 32 : L::pairs - 1];
       const int from = first % 32 + t * n * 4;
@@ -491,7 +509,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
           const float2 v = rowsOf(sum);
 #pragma unroll
           for (int block = t; block < ranks; block += 4)
-            send(remote(sharedAddress(&sums.sum[place.rank][row]), block), v.x, v.y,
+            send(remote(sharedAddress(&sums.sum[0][place.rank][row]), block), v.x, v.y,
                  remote(shared.arrived[at].address(), block));
         });
     advance(ceilDiv(tiles, P::each) * P::chunks);
@@ -516,15 +534,15 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       }
     });
   }
-  /// Two hidden columns of the share, number 2 pair and the next.
+  /// Two hidden columns of the share, number 2 pair and the next, of one of the block's sequences.
   __device__ __forceinline__ float2 hiddenPair(const HalfRecord<Words> &half, int pair,
-                                               const Constants &c) const {
-    const Moments m = moments(shared.mlp.statistics, half.first);
-    float2 v = gather(shared.mlp.sum, 2 * L::hiddenRows * pair, c, m);
+                                               const Constants &c, int sequence = 0) const {
+    const auto &sums = shared.mlp.sum[sequence];
+    const Moments m = moments(shared.mlp.statistics[sequence], half.first);
+    float2 v = gather(sums, 2 * L::hiddenRows * pair, c, m);
     if constexpr (C::Gated) {
       const int row = 4 * pair + 2;
-      const float2 next =
-          gather(shared.mlp.sum, row, constants(half.first, 2 * place.hidden.begin + row), m);
+      const float2 next = gather(sums, row, constants(half.first, 2 * place.hidden.begin + row), m);
       float gate[2] = {v.x, next.x};
       C::Function::apply(gate);
       return {gate[0] * v.y, gate[1] * next.y};

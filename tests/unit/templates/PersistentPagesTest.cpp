@@ -62,7 +62,7 @@ TEST(PersistentPages, LeaveMultiprocessors) {
 TEST(PersistentPages, SharesTakeThemToo) {
   const Sizes sizes{1024, 16, 512, "one"};
   const auto extend = extendOf(sizes);
-  for (int64_t rows : {1, 2, 8}) {
+  for (int64_t rows : {1, 2, 8, 16}) {
     Generate g = stepsOf(sizes, *extend, rows);
     ASSERT_EQ(g.error, "");
     ASSERT_EQ(g.function.steps.size(), 5u);
@@ -77,7 +77,7 @@ TEST(PersistentPages, SharesTakeThemToo) {
     EXPECT_TRUE(isNull(g.record<VocabularyRecord>(3).choices));
     EXPECT_EQ(std::ranges::count(g.function.inputs, "choices", [](auto &i) { return i->name; }), 0);
   }
-  EXPECT_NE(stepsOf(sizes, *extend, 16).error.find("of up to 8 sequences"), std::string::npos);
+  EXPECT_NE(stepsOf(sizes, *extend, 17).error.find("of up to 16 sequences"), std::string::npos);
   EXPECT_NE(stepsOf(sizes, *extendOf(sizes, 128)).error.find("its state is in other pages"),
             std::string::npos);
 }

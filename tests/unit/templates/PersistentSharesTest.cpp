@@ -133,18 +133,21 @@ TEST(PersistentShares, EachPartOfALlamaHasThemAlone) {
   }
 }
 
-TEST(PersistentShares, UpToEightSequencesHaveABlockOfAClusterEach) {
+TEST(PersistentShares, SeveralSequencesAreEightOrSixteenRows) {
   const Sizes sizes{1024, 16, 512, "one"};
   Llama bfloats;
   bfloats.type = "bf16";
   for (const std::string &text :
        {decodeStep("f16", "gelu_tanh", greedy, sizes), Llama{}.text(), bfloats.text()})
-    for (int rows : {2, 4, 8}) {
+    for (int rows : {2, 4, 8, 16}) {
       Generate g(text, rows);
       ASSERT_EQ(g.error, "");
       ASSERT_EQ(g.function.steps.size(), 5u);
       const KernelSource &kernel = g.pool.kernels()[0];
-      for (const char *part : {"/*Rows=*/8", "/*Ranks=*/8", "shares::runRows<"})
+      const int padded = rows <= 8 ? 8 : 16;
+      for (const std::string &part :
+           {"/*Rows=*/" + std::to_string(padded), std::string("/*Ranks=*/8"),
+            std::string("shares::runRows<")})
         EXPECT_NE(kernel.text.find(part), std::string::npos) << part;
       EXPECT_EQ(kernel.headers[0], "templates/decode_step/shares/rows.cuh");
       // Partial sums of two bytes, of whole tiles of a slice.
@@ -154,10 +157,10 @@ TEST(PersistentShares, UpToEightSequencesHaveABlockOfAClusterEach) {
                     columns = 8 * ((width / 8 + 15) / 16 * 16),
                     clusters = step.clusters + step.spare_clusters;
       EXPECT_GE(g.number(g.record<StepRecord>(4).channelBytes),
-                g.record<HalfRecord>(2).partials->index + clusters * columns * 8 * 2);
+                g.record<HalfRecord>(2).partials->index + clusters * columns * padded * 2);
     }
-  // 16 sequences, and heads of which none is a multiple of 16 elements, have none.
-  EXPECT_NE(Generate(decodeStep("f16", "gelu_tanh", greedy, sizes), 16).error, "");
+  // More, and heads of which none is a multiple of 16 elements, have none.
+  EXPECT_NE(Generate(decodeStep("f16", "gelu_tanh", greedy, sizes), 17).error, "");
   const Sizes odd{8 * 40, 8, 512, "one"};
   EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, odd), 1).function.steps.size(), 5u);
   EXPECT_EQ(Generate(decodeStep("f16", "gelu_tanh", greedy, odd), 8).function.steps.size(), 8u);
@@ -304,9 +307,9 @@ TEST(PersistentShares, SayWhatTheyHaveNot) {
     EXPECT_NE(error.find("@decode has no persistent kernel: "), std::string::npos) << error;
     EXPECT_NE(error.find(why), std::string::npos) << error;
   };
-  expect(error({}, 16),
+  expect(error({}, 17),
          "a rotary embedding has a stage only in shares of thread block clusters, and "
-         "those are of up to 8 sequences");
+         "those are of up to 16 sequences");
   expect(error({}, 1, false), "the architectures have no wgmma, TMA, clusters");
   Llama wide;
   wide.type = "f32";
@@ -349,7 +352,7 @@ TEST(PersistentShares, CompileForHopper) {
   const std::string gpt = decodeStep("f16", "gelu_tanh", greedy, {1024, 16, 512, "one"});
   for (const std::string &text : {one.text(), uneven.text(), bfloats.text(), gpt,
                                   inInt8(gpt, "512"), inInt8(gpt, "512", 128)})
-    for (int rows : {1, 8}) {
+    for (int rows : {1, 8, 16}) {
       Generate g(text, rows);
       ASSERT_EQ(g.error, "");
       EXPECT_NE(g.pool.kernels()[0].text.find("SharesConfig"), std::string::npos);

@@ -97,7 +97,7 @@ double sharesEstimate(const Measured &m, int rows) {
                                  .rotary = int(s.rotary),
                                  .gated = m.llama,
                                  .rows = rows == 1 ? 1 : 8},
-                                context, records, Target::of({"sm_90a"}));
+                                context, records, Target::of({"sm_90a"}), 1);
   EXPECT_TRUE(d);
   const shares::BlockBytes bytes = shares::blockBytes(*d, context);
   return clusterStepMicroseconds(s, {bytes.others, bytes.keys, d->headsEach, bytes.sums}, rows > 1);
@@ -153,7 +153,7 @@ TEST(StepCost, LargeModelsTakeLongForPartialSums) {
 TEST(StepCost, TheFormThatIsTakenIsSeldomTheSlowerOne) {
   const std::vector<double> known = lossesOf(fitted), others = lossesOf(drawn);
   EXPECT_LE(farOf(known), 4) << "of " << known.size();
-  EXPECT_LT(known.back(), 0.17);
+  EXPECT_LT(known.back(), 0.18);
   EXPECT_LE(farOf(others), 1) << "of " << others.size();
   EXPECT_LT(others.back(), 0.12);
 }
