@@ -1,5 +1,6 @@
 #include "schedule/cost/StepCost.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace gpt2c {
@@ -20,17 +21,37 @@ static double conversions(DType weights) {
   return isQuantised(weights) ? 8.0 / infoOf(weights).bits : 0;
 }
 
+/// As launches whose products are tiles or rings: they take what their weights do, and attention
+/// what the keys of all sequences do, of wide heads at half the rate.
+static double tiledStepMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates) {
+  const double megabyte = 1e-6 * rates.reads(), launches = 10.8 + (s.isGrouped() ? 1.0 : 0),
+               perMegabyte = 0.277 + 0.1 * conversions(s.weights),
+               perKeys = s.headDim <= 64 ? 0.29 : 0.47,
+               keys = 2.0 * double(rows * usualKeys * s.keyHeads * s.headDim * byteSize(s.type));
+  return 10 * rates.launches() +
+         double(s.layers.size()) *
+             (launches * rates.launches() +
+              (perMegabyte * double(layerWeightBytes(s)) + perKeys * keys) * megabyte) +
+         0.35 * double(vocabularyBytes(s)) * megabyte;
+}
+
 double graphStepMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates) {
+  // More rows may do what fewer could.
+  constexpr int64_t few = 8;
+  const double tiled = tiledStepMicroseconds(s, rows, rates);
+  if (rows > few)
+    return tiled;
   // A layer has five launches, which take more for more rows; weights are read at 3 TB/s for one
   // row and less for more, and quantised ones meet the conversion before the memory.
   const double doublings = std::log2(double(rows)), megabyte = 1e-6;
   const double launches = 7.8 + (s.isGrouped() ? 1.0 : 0) + 0.65 * doublings,
                perMegabyte = 0.333 + 0.04 * doublings + 0.2 * conversions(s.weights);
-  return 10 * rates.launches() +
-         double(s.layers.size()) *
-             (launches * rates.launches() +
-              perMegabyte * rates.reads() * double(layerWeightBytes(s)) * megabyte) +
-         0.22 * rates.reads() * double(vocabularyBytes(s)) * megabyte;
+  return std::min(tiled,
+                  10 * rates.launches() +
+                      double(s.layers.size()) *
+                          (launches * rates.launches() +
+                           perMegabyte * rates.reads() * double(layerWeightBytes(s)) * megabyte) +
+                      0.22 * rates.reads() * double(vocabularyBytes(s)) * megabyte);
 }
 
 double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bool several,

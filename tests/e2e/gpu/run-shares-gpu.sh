@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Decode steps in shares of thread block clusters: on trained weights, the sample model in 4 and 20
 # heads of 64 (bench/make-model.py --widen), whose tokens are those of the sample itself on the
-# CPU; on random ones of uneven shapes and of Llamas, one sequence and eight, in fp16, bf16 and with
+# CPU; on random ones of uneven shapes and of Llamas, one to 16 sequences, in fp16, bf16 and with
 # int8 and int4 weights, against the graph of launches; and a state in pages, against sessions.
 set -uo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
@@ -43,6 +43,7 @@ shapes=("fp16 25 1600" "int8 12 960" "bf16 11 704" "fp16 7 840" "bf16 2 256 704 
   "fp16 2 512 1536 8 8 8000" "int8 2 1024 4096 16 4 9001" "fp16 1 2048 8192 32 8 8000"
   "fp16 2 576 1536 9 3 8000" "int8 2 640 1792 8 4 8000 128 0" "bf16 2 1024 2048 12 2 8000 64 0"
   "fp16 2 1024 3072 16 8 8000 128 1 1" "bf16 2 576 1536 9 3 8000 64 1 1"
+  "fp16 2 320 1024 4 1 8000 80 0" "bf16 2 1280 3456 20 5 8000" "int8 2 896 2432 14 7 8000 128 0"
   "int4 25 1600" "int4 12 768" "int4 1 2048 8192 32 8 8000" "int4 2 576 1536 9 3 8000")
 # Contexts of more keys than a ring holds.
 declare -A contexts=([8]=8192 [9]=6144)
@@ -55,8 +56,8 @@ for i in "${!shapes[@]}"; do
     else
       python3 "$make" $i.onnx --layers=2 --heads="$heads" --width="$width" --vocab=8001
     fi || touch failed
-    plan $i.onnx "$type" persistent $i.persistent.plan 8
-    plan $i.onnx "$type" graph $i.graph.plan 8; } &
+    plan $i.onnx "$type" persistent $i.persistent.plan 16
+    plan $i.onnx "$type" graph $i.graph.plan 16; } &
 done
 wait
 [ -e failed ] && exit 1
@@ -142,6 +143,8 @@ shape() {
   against "$i" 17
   against "$i" 900
   against "$i" 1 15 16 100 257 513 600 900
+  against "$i" 700 16 1 33 64 127 258 15 900
+  against "$i" 5 600 80 1 15 16 17 100 257 64 513 300 31 900 48 2
   against "$i" 40 3 500
   [ -z "${contexts[$i]:-}" ] || against "$i" $((contexts[$i] - 100))
   # The engine's single tokens are steps over pages, a few at a time.

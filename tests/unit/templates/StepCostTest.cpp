@@ -138,6 +138,34 @@ TEST(StepCost, EstimatesAreNearWhatWasMeasured) {
   EXPECT_LT(others.back(), 0.42);
 }
 
+// Microseconds of 16 sequences by launches (docs/lab/where-time-goes/other-shapes.md), of other
+// runs and machines.
+TEST(StepCost, LaunchesOfSixteenSequencesAreNearWhatTheyTook) {
+  const Measured sixteen[] = {
+      {30, 576, 1536, 9, 3, 64, 49152, true, false, {464}, {}},
+      {24, 896, 4864, 14, 2, 64, 151936, true, false, {621}, {}},
+      {28, 1024, 3072, 16, 8, 128, 151936, true, false, {1085}, {}},
+      {16, 2048, 8192, 32, 8, 64, 128256, true, false, {897}, {}},
+      {22, 2048, 5632, 32, 4, 64, 32000, true, false, {944}, {}},
+      {28, 3072, 8192, 24, 8, 128, 128256, true, false, {2324}, {}},
+      {22, 960, 5160, 12, 3, 96, 246528, true, false, {879}, {}},
+      {19, 1320, 3608, 8, 4, 96, 227584, true, false, {827}, {}},
+      {16, 2328, 12784, 32, 16, 64, 109824, true, false, {1712}, {}},
+      {4, 1528, 5856, 12, 12, 128, 157696, true, false, {418}, {}},
+      {40, 1264, 2840, 12, 6, 96, 15872, true, false, {1241}, {}},
+      {29, 752, 1592, 6, 6, 128, 130304, true, false, {806}, {}},
+      {39, 912, 2352, 7, 1, 96, 149760, true, false, {800}, {}},
+      {7, 616, 2376, 8, 1, 128, 38144, true, false, {168}, {}},
+      {16, 1416, 6032, 7, 7, 256, 37888, true, false, {1012}, {}},
+  };
+  std::vector<double> errors;
+  for (const Measured &m : sixteen)
+    errors.push_back(std::abs(graphStepMicroseconds(shapeOf(m), 16) / m.graph[0] - 1));
+  llvm::sort(errors);
+  EXPECT_LT(errors[errors.size() / 2], 0.08);
+  EXPECT_LT(errors.back(), 0.17);
+}
+
 // 355M, 774M and 1.5B: the larger, the more partial sums blocks look at; of other runs, of one
 // sequence alone.
 TEST(StepCost, LargeModelsTakeLongForPartialSums) {
