@@ -106,9 +106,9 @@ __device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &h
   }
 }
 
-/// Scores, softmax and sums of values of the warp's tiles of head `keyHead` of the cluster's keys of
-/// the block's sequence `own`, whose slots begin `first` behind the next, for the heads that share
-/// them: a part of its own.
+/// Scores, softmax and sums of values of the warp's tiles of head `keyHead` of the cluster's keys,
+/// of the block's sequence `own`, whose slots begin `first` behind the next, for the heads that
+/// share them: a part of its own.
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first,
                                                           const RowKeys<C> &keys, float scale) {

@@ -343,7 +343,8 @@ template <typename C> struct RowsStep : Step<C> {
     }
   }
   /// Rows of the block's slice times what the cluster has of Groups groups of sequences from
-  /// `group` on, as partial sums of source `source`; of sequences 2 t and the next where `publishes`.
+  /// `group` on, as partial sums of source `source`: those of sequences 2 t and the next where
+  /// `publishes`.
   template <typename P, int Groups, typename X>
   __device__ __forceinline__ void secondOfRows(const HalfRecord<Words> &half, int source, int group,
                                                bool publishes, int first, X &&x) const {
@@ -391,7 +392,8 @@ template <typename C> struct RowsStep : Step<C> {
     const unsigned bits = Mma<T>::pack(a, b);
     return bits == 0 ? 0x80000000u : bits;
   }
-  /// Vectors of 16 bytes of one of the block's sequences to all blocks: each of four lanes has a word.
+  /// Vectors of 16 bytes of one of the block's sequences to all blocks: each of four lanes has a
+  /// word.
   __device__ __forceinline__ void sendWords(unsigned word, T *to, Arrival at) const {
     uint4 v;
     v.x = __shfl_sync(fullWarp, word, g * 4);

@@ -73,8 +73,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   /// Sums of a tile, in chains that do not wait for each other.
   using TileSum = float[4][4];
   /// Adds the product of a tile of P with x. Lane t has 16 bytes of each 64 of its rows, for which
-  /// x(i, n, j, q) gives vectors (4 i + t) n + j of 16 bytes, j < n, of row group q of X::groups. Of
-  /// two groups each has two of the chains.
+  /// x(i, n, j, q) gives vectors (4 i + t) n + j of 16 bytes, j < n, of row group q of X::groups.
+  /// Of two groups each has two of the chains.
   template <typename P, typename X>
   __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X x) const {
     if constexpr (P::step > 0) {
