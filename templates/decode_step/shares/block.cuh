@@ -63,6 +63,13 @@ template <typename C> struct Layout {
     /// Whether the rows of a tile follow each other, and in which order they lie in a slot.
     static constexpr bool follow = Which != &Products::head || C::HeadDim % tileRows == 0;
     static constexpr __device__ bool evenRowsFirst(int) { return false; }
+    /// Whether all rows of a tile exist, or none.
+    static constexpr bool alike = Which == &Products::head     ? C::HeadDim % tileRows == 0
+                                  : Which == &Products::hidden ? C::Gated
+                                  : isLast                     ? C::Vocab % tileRows == 0
+                                  : Which == &Products::keys
+                                      ? false
+                                      : C::D % tileRows == 0 && division.slice() % tileRows == 0;
     static constexpr Product of = productsOf(division).*Which;
     static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, bits = of.bits,
                          padded = of.padded, step = of.step, words = of.words, pitch = of.pitch,

@@ -84,9 +84,7 @@ template <typename C> struct RowsShared {
 template <typename C> struct KeyPairs {
   using P = typename Layout<C>::Keys;
   static constexpr int bits = 16, chunks = 1, columns = P::columns, padded = P::padded, words = 0,
-                       pitch = P::pitch, tileBytes = P::tileBytes, step = 0, k = P::k;
-  static constexpr bool follow = true;
-  static constexpr __device__ bool evenRowsFirst(int tile) { return tile % 2 == 1; }
+                       pitch = P::pitch, tileBytes = P::tileBytes, step = 0;
   static constexpr int pairs = C::SlotBytes / (2 * tileBytes), each = 2 * pairs; ///< of a slot
   static constexpr int readers = keyWarps(C::Slots);                             ///< warps
   static_assert(pairs > 0);
@@ -114,7 +112,7 @@ template <typename C> struct RowKeys {
 template <typename C> struct LastChunk {
   using P = typename Layout<C>::Logits;
   using Weight = typename P::Weight;
-  static constexpr bool isLast = true, follow = P::follow;
+  static constexpr bool isLast = true, follow = P::follow, alike = P::alike;
   static constexpr __device__ bool evenRowsFirst(int) { return false; }
   static constexpr int bits = P::bits, chunks = 1, columns = P::columns, padded = P::padded,
                        step = P::step, words = P::words, group = P::group, k = P::k,

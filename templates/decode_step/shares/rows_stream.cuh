@@ -13,8 +13,34 @@ template <typename C> struct RowsStream : Stream<C> {
   using L = Layout<C>;
   using T = typename C::T;
   using W = typename C::W;
-  using Base::shared, Base::place, Base::policy;
+  using Base::shared, Base::place, Base::policy, Base::lane;
 
+  /// Slot `i` of a head's keys: some tiles, each with that of its values, of which the even rows
+  /// come first. The rows of a tile follow each other, so each of both has one address.
+  __device__ __forceinline__ void fillKeys(const State<C> &state, const RowKeys<C> &keys,
+                                           int i) const {
+    using P = KeyPairs<C>;
+    constexpr int dim = C::HeadDim, ofRow = C::RowLanes, rows = 32 / ofRow;
+    const int first = lane % ofRow * 8, row = lane / ofRow;
+    unsigned to = sharedAddress(shared.ring[Base::slot]) + row * P::pitch + first * 2;
+#pragma unroll
+    for (int p = 0; p < P::pairs; p++, to += 2 * P::tileBytes) {
+      const int begin = keys.positionOf(i * P::pairs + p), left = keys.past - begin;
+      const T *const from = state.keys + (left > 0 ? state.offsetOf(begin) : 0) + row * dim + first,
+                     *const values = from + state.toValue + row * dim;
+#pragma unroll
+      for (int r = 0; r < tileRows; r += rows)
+#pragma unroll
+        for (int c = 0; c < P::padded; c += ofRow * 8) {
+          if (c + ofRow * 8 > P::padded && c + first >= P::padded)
+            continue;
+          const bool inside = c + ofRow * 8 <= dim || c + first < dim;
+          Base::copy(to + r * P::pitch + c * 2, from + r * dim + c, inside && row + r < left);
+          Base::copy(to + P::tileBytes + r * P::pitch + c * 2, values + evenFirst(r) * dim + c,
+                     inside && 2 * row + evenFirst(r) < left);
+        }
+    }
+  }
   /// first: keys come behind the choice of the step before, whose `parity` that is.
   __device__ __forceinline__ void headOfRows(const HeadRecord<Words> &of, int step, bool first,
                                              unsigned parity) {
@@ -39,13 +65,7 @@ template <typename C> struct RowsStream : Stream<C> {
       const bool isLive = sequence < shared.step().batch;
       const RowKeys<C> keys(isLive ? shared.past[sequence] + step : 0, place.keyPart());
       const State<C> state(of, sequence, place.keyHead + i % place.keys, shared.pages[own]);
-      Base::template fill<KeyPairs<C>>((const T *)state.keys, 2 * keys.tiles, dim, [&](int i) {
-        const int tile = i / tileRows, r = i % tileRows;
-        const bool values = tile % 2;
-        const int key = keys.positionOf(tile / 2) + (values ? evenFirst(r) : r);
-        const bool exists = key < keys.past;
-        return RowAt{exists, exists ? state.offsetOf(key) + (values ? state.toValue : 0) : 0};
-      });
+      Base::fillSlots(keys.slots, [&](int slot) { fillKeys(state, keys, slot); });
     }
     Base::template fill<typename L::Projection>(
         of.half.weights.template as<const W>(), L::Projection::tiles, place.heads * dim,

@@ -51,18 +51,23 @@ template <typename C> struct Stream {
   template <typename P, typename Row>
   __device__ __forceinline__ void fill(const void *from, int tiles, int width, Row &&row,
                                        const float *scales = nullptr) {
-    const int slots = ceilDiv(tiles, P::each) * P::chunks;
-#pragma unroll 1
-    while (until < slots) {
-      persistent::barrierWait(shared.empty[slot], lap ^ 1);
-      __syncwarp();
-      const int tile = P::chunks > 1 ? until / P::chunks : until * P::each,
-                column = P::chunks > 1 ? until % P::chunks * P::columns : 0,
+    fillSlots(ceilDiv(tiles, P::each) * P::chunks, [&](int i) {
+      const int tile = P::chunks > 1 ? i / P::chunks : i * P::each,
+                column = P::chunks > 1 ? i % P::chunks * P::columns : 0,
                 columns = min(P::columns, width - column);
       if constexpr (P::words > 0)
         fillGroups<P>(from, scales, tile, column, columns, row);
       else
         fillSlot<P>(from, tile, column, columns, row);
+    });
+  }
+  /// Those of the next `slots` slots that are the warp's, i-th by fillIt(i), once they are free.
+  template <typename Fill> __device__ __forceinline__ void fillSlots(int slots, Fill &&fillIt) {
+#pragma unroll 1
+    while (until < slots) {
+      persistent::barrierWait(shared.empty[slot], lap ^ 1);
+      __syncwarp();
+      fillIt(until);
       shared.full[slot].arriveBehindCopies();
       advance();
     }
@@ -89,10 +94,11 @@ template <typename C> struct Stream {
     for (int e = 0; e < P::each; e++) {
       const int begin = (tile + e) * tileRows;
       const bool evenRowsFirst = P::evenRowsFirst(e);
-      const i64 at = P::follow ? row(begin).at + (evenRowsFirst ? 2 : 1) * mine * P::k : 0;
+      const RowAt tileAt = row(begin);
+      const i64 at = P::follow ? tileAt.at + (evenRowsFirst ? 2 : 1) * mine * P::k : 0;
 #pragma unroll
       for (int r = 0; r < tileRows; r += rows) {
-        const RowAt of = row(begin + r + mine);
+        const RowAt of = P::follow && P::alike ? tileAt : row(begin + r + mine);
         const i64 element = P::follow ? at + (evenRowsFirst ? evenFirst(r) : r) * P::k : of.at;
         const char *const source =
             (const char *)from + (element + column + first * vector) * P::bits / 8;
