@@ -145,9 +145,8 @@ TEST(PersistentShares, SeveralSequencesAreEightOrSixteenRows) {
       ASSERT_EQ(g.function.steps.size(), 5u);
       const KernelSource &kernel = g.pool.kernels()[0];
       const int padded = rows <= 8 ? 8 : 16;
-      for (const std::string &part :
-           {"/*Rows=*/" + std::to_string(padded), std::string("/*Ranks=*/8"),
-            std::string("shares::runRows<")})
+      for (const std::string &part : {"/*Rows=*/" + std::to_string(padded),
+                                      std::string("/*Ranks=*/8"), std::string("shares::runRows<")})
         EXPECT_NE(kernel.text.find(part), std::string::npos) << part;
       EXPECT_EQ(kernel.headers[0], "templates/decode_step/shares/rows.cuh");
       // Partial sums of two bytes, of whole tiles of a slice.
