@@ -193,16 +193,47 @@ Status CudaExecutor::allocate() {
   return allocateRecords();
 }
 
+/// The weights that a step takes the address of.
+std::vector<bool> CudaExecutor::readWeights() const {
+  std::vector<bool> read(plan_->meta().weights.size());
+  for (const auto &function : functions_)
+    for (auto [i, last, given] = stepsOf(*function); i < last; ++i)
+      for (const auto &arg : function->steps[i]->args)
+        if (arg->kind == plan::ArgKind::Weight)
+          read[size_t(arg->index)] = true;
+  return read;
+}
+
 Status CudaExecutor::uploadWeights() {
-  std::span<const std::byte> weights = plan_->weights();
+  const std::span<const std::byte> stored = plan_->weights();
+  const auto &weights = plan_->meta().weights;
   // Kernels read pairs, also of a last element that is odd.
-  Result<DeviceMemory> memory = device_->allocate((weights.size() + 15) / 16 * 16, "the weights");
+  uint64_t bytes = aligned(stored.size() + 1);
+  const std::vector<bool> read = readWeights();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const bool isPacked = weights[i]->packed >= 0;
+    weightAt_.push_back(!isPacked ? weights[i]->offset : read[i] ? bytes : kNowhere);
+    if (isPacked && read[i])
+      bytes += aligned(weights[i]->bytes);
+  }
+  Result<DeviceMemory> memory = device_->allocate(bytes, "the weights");
   if (!memory)
     return memory.status();
   weights_ = memory.take();
-  for (const auto &weight : plan_->meta().weights)
-    weightAt_.push_back(weight->offset);
-  return device_->upload(weights_.address(), weights.data(), weights.size());
+  if (Status s = device_->upload(weights_.address(), stored.data(), stored.size()); !s.ok())
+    return s;
+  std::vector<std::byte> unpacked;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i]->packed < 0 || weightAt_[i] == kNowhere)
+      continue;
+    unpacked.resize(weights[i]->bytes);
+    plan_->readWeight(i, unpacked);
+    if (Status s =
+            device_->upload(weights_.address() + weightAt_[i], unpacked.data(), unpacked.size());
+        !s.ok())
+      return s;
+  }
+  return {};
 }
 
 /// The steps that run here.
@@ -240,13 +271,18 @@ Status CudaExecutor::uploadParts() {
   if (!memory)
     return memory.status();
   weights_ = memory.take();
-  auto bytesOf = [&](const plan::WeightT &w) {
-    return plan_->weights().subspan(w.offset, w.bytes);
+  std::vector<std::byte> unpacked;
+  auto bytesOf = [&](size_t index) -> std::span<const std::byte> {
+    if (meta.weights[index]->packed < 0)
+      return plan_->weight(index);
+    unpacked.resize(meta.weights[index]->bytes);
+    plan_->readWeight(index, unpacked);
+    return unpacked;
   };
   for (size_t i = 0; i < weightAt_.size(); ++i)
     if (const auto &weight = *meta.weights[i]; weightAt_[i] != kNowhere)
-      if (Status s = device_->upload(weights_.address() + weightAt_[i], bytesOf(weight).data(),
-                                     weight.bytes);
+      if (Status s =
+              device_->upload(weights_.address() + weightAt_[i], bytesOf(i).data(), weight.bytes);
           !s.ok())
         return s;
   std::vector<std::byte> mine;
@@ -256,7 +292,7 @@ Status CudaExecutor::uploadParts() {
     const plan::WeightPartT &part = *meta.weight_parts[i];
     const WeightPartSizes sizes = sizesOfPart(part);
     mine.resize(sizes.bytes());
-    takePart(part, sizes, place_.rank, bytesOf(*meta.weights[size_t(part.weight)]), mine);
+    takePart(part, sizes, place_.rank, bytesOf(size_t(part.weight)), mine);
     if (Status s = device_->upload(weights_.address() + partAt_[i], mine.data(), mine.size());
         !s.ok())
       return s;
@@ -266,7 +302,8 @@ Status CudaExecutor::uploadParts() {
 
 Status CudaExecutor::readWeight(size_t index, std::span<std::byte> to) const {
   if (weightAt_[index] == kNowhere)
-    return {Code::Unsupported, "a rank has no more than parts of weight " + std::to_string(index)};
+    return {Code::Unsupported,
+            "the device has no more than parts of weight " + std::to_string(index) + ", or none"};
   return device_->download(to.data(), weights_.address() + weightAt_[index], to.size());
 }
 

@@ -112,6 +112,7 @@ private:
   Status allocateRecords();
   Result<CUdeviceptr> recordsOf(std::vector<uint64_t> content);
   Status allocate();
+  std::vector<bool> readWeights() const;
   Status uploadWeights();
   Status uploadParts();
   bool isLate(const plan::FunctionT &function) const;

@@ -1,6 +1,7 @@
 #include "runtime/plan/PlanFile.h"
 
 #include "runtime/plan/ForeignFile.h"
+#include "runtime/plan/PackedWeight.h"
 #include "runtime/plan/PlanMapping.h"
 #include "runtime/plan/PlanMetadata.h"
 #include "runtime/plan/PlanVerify.h"
@@ -293,7 +294,23 @@ Status Plan::load(const std::string &name, const OpenOptions &options) try {
 
 Bytes Plan::weight(size_t index) const {
   const plan::WeightT &weight = *meta_.weights[index];
-  return weights_.subspan(weight.offset, weight.bytes);
+  if (weight.packed < 0)
+    return weights_.subspan(weight.offset, weight.bytes);
+  const std::lock_guard lock(unpacking_);
+  auto [it, isNew] = unpacked_.try_emplace(index);
+  if (isNew) {
+    it->second.resize(weight.bytes);
+    readWeight(index, it->second);
+  }
+  return it->second;
+}
+
+void Plan::readWeight(size_t index, std::span<std::byte> to) const {
+  const plan::WeightT &weight = *meta_.weights[index];
+  if (weight.packed >= 0)
+    unpackWeight(*PackedShape::of(weight.shape), this->weight(size_t(weight.packed)), to);
+  else if (weight.bytes > 0)
+    std::memcpy(to.data(), weights_.data() + weight.offset, weight.bytes);
 }
 
 Bytes Plan::image(size_t index) const { return sections_[meta_.images[index]->section].bytes; }

@@ -9,7 +9,9 @@
 #include "runtime/plan/PlanFormat.h"
 
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -60,7 +62,10 @@ public:
   /// All weights, as laid out in the file; Weight.offset counts from its start, which is
   /// 4096-aligned when mapped.
   std::span<const std::byte> weights() const { return weights_; }
+  /// The bytes of meta().weights[index]; of one that is packed they are made once.
   std::span<const std::byte> weight(size_t index) const;
+  /// The same into `to`, weight.bytes of them, without keeping any.
+  void readWeight(size_t index, std::span<std::byte> to) const;
   /// The bytes of meta().images[index]. PTX ends with a NUL.
   std::span<const std::byte> image(size_t index) const;
   std::string_view irText() const { return irText_; }
@@ -85,6 +90,8 @@ private:
   std::vector<Section> sections_;
   plan::PlanT meta_;
   std::span<const std::byte> weights_;
+  mutable std::mutex unpacking_;
+  mutable std::map<size_t, std::vector<std::byte>> unpacked_; ///< by numbers of weights
   std::string_view irText_;
   std::span<const std::byte> tokenizer_;
 };

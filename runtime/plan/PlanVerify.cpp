@@ -2,6 +2,7 @@
 #include "runtime/plan/FunctionNames.h"
 
 #include "runtime/plan/KvLayout.h"
+#include "runtime/plan/PackedWeight.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/WeightPart.h"
 
@@ -116,8 +117,25 @@ void verifyWeight(const plan::WeightT &weight, uint64_t sectionBytes, const std:
                    std::to_string(*bytes));
   if (weight.offset % kWeightAlignment != 0)
     issues.corrupt(where + ": offset is not a multiple of " + std::to_string(kWeightAlignment));
-  if (!inside(weight.offset, weight.bytes, sectionBytes))
+  if (weight.packed == -1 && !inside(weight.offset, weight.bytes, sectionBytes))
     issues.corrupt(where + ": lies outside the weights section");
+}
+
+/// Of a weight that is packed: what it is made of is there, of the size that its shape says.
+void verifyPacked(const plan::PlanT &meta, const plan::WeightT &weight, const std::string &where,
+                  Issues &issues) {
+  const std::optional<PackedShape> shape = PackedShape::of(weight.shape);
+  const plan::WeightT *const packed =
+      weight.packed >= 0 && size_t(weight.packed) < meta.weights.size()
+          ? meta.weights[size_t(weight.packed)].get()
+          : nullptr;
+  if (!packed || packed->packed != -1 || packed->dtype != plan::DType::U8)
+    return issues.corrupt(where + ": there is no weight " + std::to_string(weight.packed) +
+                          " to make it of");
+  if (!shape || weight.dtype != plan::DType::BF16 || weight.offset != 0 ||
+      !shape->mayHave(packed->bytes))
+    issues.corrupt(where + ": its type, shape or offset, or the size of weight " +
+                   std::to_string(weight.packed) + " are none of a packed matrix");
 }
 
 void verifyKv(const plan::KvPlanT &kv, Issues &issues) {
@@ -345,6 +363,9 @@ void verifyPlan(const plan::PlanT &meta, const PlanSurroundings &around, Issues 
     verifyWeight(*meta.weights[i], around.weightsBytes,
                  "weight " + std::to_string(i) + " (" + inQuotes(meta.weights[i]->name) + ")",
                  issues);
+  for (size_t i = 0; i < meta.weights.size() && !issues.full(); ++i)
+    if (meta.weights[i]->packed != -1)
+      verifyPacked(meta, *meta.weights[i], "weight " + std::to_string(i), issues);
   if (meta.kv)
     verifyKv(*meta.kv, issues);
   if (meta.golden)

@@ -29,6 +29,8 @@ std::vector<Placed> placeWeights(PlanContents &contents) {
     Bytes bytes = contents.weights[i];
     weight.bytes = bytes.size();
     weight.hash = hashBytes(bytes);
+    if (weight.packed >= 0)
+      continue; // the bytes of what it is made of are enough
     const Placed *same = nullptr;
     auto [first, last] = byHash.equal_range(weight.hash);
     for (auto it = first; it != last && !same; ++it) {

@@ -29,7 +29,7 @@ void leastWork(const rt::Plan &plan, int batch, int tokens, int past, double &by
   double before = double(kv.layers) - 1; // of the last layer only keys and values are of all tokens
   double weights = 0;
   for (const auto &w : plan.meta().weights)
-    weights += double(w->bytes);
+    weights += w->packed < 0 ? double(w->bytes) : 0;
   bytes = weights + double(batch) * (past + tokens) * double(kv.bytes_per_token);
   double pairs = double(batch) * (double(tokens) * past + double(tokens) * (tokens + 1) / 2);
   flops = (rows * (before * 24 + 4) + double(batch) * 20) * width * width +

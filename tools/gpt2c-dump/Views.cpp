@@ -79,10 +79,13 @@ DeviceBytes deviceBytes(const rt::Plan &plan) {
     scratch[function->archs][late] += function->scratch_bytes;
   }
   uint64_t state = plan.meta().kv ? plan.meta().kv->bytes : 0;
-  DeviceBytes bytes = {plan.weights().size() + state, 0};
+  uint64_t weights = plan.weights().size();
+  for (const auto &weight : plan.meta().weights)
+    weights += weight->packed >= 0 ? weight->bytes : 0;
+  DeviceBytes bytes = {weights + state, 0};
   for (const auto &[archs, of] : arena) {
     const auto &others = scratch[archs];
-    bytes.loaded = std::max(bytes.loaded, plan.weights().size() + state + of[0] + others[0]);
+    bytes.loaded = std::max(bytes.loaded, weights + state + of[0] + others[0]);
     bytes.forward = std::max(bytes.forward, of[1] + others[1]);
   }
   return bytes;
@@ -138,7 +141,9 @@ static std::string describeRanks(const plan::RanksT &ranks) {
 /// "f16 148 tensors 237.4 MiB, f32 ..." in order of the data types.
 static std::string describeWeights(const rt::Plan &plan) {
   std::map<plan::DType, std::pair<size_t, uint64_t>> byType;
+  size_t packed = 0;
   for (const auto &weight : plan.meta().weights) {
+    packed += weight->packed >= 0;
     auto &[count, bytes] = byType[weight->dtype];
     ++count;
     bytes += weight->bytes;
@@ -148,6 +153,8 @@ static std::string describeWeights(const rt::Plan &plan) {
   for (const auto &[dtype, total] : byType)
     out += "; " + std::string(rt::dtypeName(dtype)) + ": " + std::to_string(total.first) + ", " +
            formatBytes(total.second);
+  if (packed > 0)
+    out += "; " + std::to_string(packed) + " of bf16 are made of packed ones in u8";
   return out;
 }
 

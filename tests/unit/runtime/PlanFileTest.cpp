@@ -1,5 +1,6 @@
 #include "PlanSample.h"
 #include "runtime/plan/FunctionNames.h"
+#include "runtime/plan/PackedWeight.h"
 #include "runtime/plan/PlanVerify.h"
 
 #include <gtest/gtest.h>
@@ -120,6 +121,38 @@ TEST_F(PlanFile, RoundTrip) {
   EXPECT_NE(plan.function("prefill"), nullptr);
   EXPECT_EQ(plan.function("decode"), nullptr);
   EXPECT_EQ(fieldText(plan.header().architectures), "compute_80 sm_90a");
+}
+
+TEST_F(PlanFile, PackedWeightsAreMadeAgain) {
+  Sample made;
+  const PackedShape shape = *PackedShape::of(std::vector<int64_t>{40, 96});
+  std::vector<uint16_t> matrix(40 * 96);
+  for (size_t i = 0; i < matrix.size(); ++i)
+    matrix[i] = i % 777 == 5 ? 0x8000 : uint16_t(0x3c80 + i % 1500);
+  const std::optional<std::vector<std::byte>> bytes = packWeight(shape, matrix);
+  ASSERT_TRUE(bytes);
+  auto add = [&](plan::DType dtype, std::vector<int64_t> of, std::span<const std::byte> data) {
+    made.meta().weights.push_back(std::make_unique<plan::WeightT>());
+    made.meta().weights.back()->dtype = dtype;
+    made.meta().weights.back()->shape = std::move(of);
+    made.contents.weights.push_back(data);
+    return made.meta().weights.size() - 1;
+  };
+  const auto whole = std::as_bytes(std::span(matrix));
+  const size_t packed = add(plan::DType::U8, {int64_t(bytes->size())}, *bytes),
+               of = add(plan::DType::BF16, {40, 96}, whole);
+  made.meta().weights[of]->packed = int32_t(packed);
+  ASSERT_TRUE(writePlan(file("a.plan"), made.contents).ok());
+  Result<Plan::Ptr> opened = Plan::open(file("a.plan"));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const Plan &plan = **opened;
+  EXPECT_LT(plan.weights().size(), plan.meta().weights[packed]->offset + whole.size());
+  EXPECT_EQ(plan.meta().weights[of]->hash, hashBytes(whole));
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE(std::ranges::equal(plan.weight(of), whole));
+  std::vector<std::byte> to(whole.size());
+  plan.readWeight(of, to);
+  EXPECT_TRUE(std::ranges::equal(to, whole));
 }
 
 TEST_F(PlanFile, WithoutTokenizerWeightsOrImages) {

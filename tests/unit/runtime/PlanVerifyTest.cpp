@@ -71,6 +71,16 @@ TEST(PlanVerify, RefusesEachDefect) {
       m.ranks[0]->kv_heads = heads;
     });
   };
+  // Weight 0 is a matrix of bf16 that weight 1 is, packed.
+  auto packs = [&](auto change) {
+    return noMeta([=](Meta &m) {
+      plan::WeightT &of = *m.weights[0], &packed = *m.weights[1];
+      of.dtype = plan::DType::BF16, of.shape = {2, 32}, of.offset = 0, of.bytes = 128;
+      of.packed = 1;
+      packed.dtype = plan::DType::U8, packed.shape = {104}, packed.offset = 0, packed.bytes = 104;
+      change(of, packed);
+    });
+  };
   auto inFunction = [](auto change) { return [=](Sample &s) { change(s.function()); }; };
   auto inStep = [](auto change) { return [=](Sample &s) { change(s.step()); }; };
   const Damage cases[] = {
@@ -102,6 +112,20 @@ TEST(PlanVerify, RefusesEachDefect) {
       {"weight wraps", noMeta([](Meta &m) { m.weights[0]->offset = UINT64_MAX - 255; }),
        "outside the weights section"},
       {"weight alignment", noMeta([](Meta &m) { m.weights[0]->offset = 16; }), "multiple of 256"},
+      {"packed of none", packs([](auto &of, auto &) { of.packed = 99; }),
+       "there is no weight 99 to make it of"},
+      {"packed negative", packs([](auto &of, auto &) { of.packed = -2; }), "there is no weight -2"},
+      {"packed of itself", packs([](auto &of, auto &) { of.packed = 0; }), "there is no weight 0"},
+      {"packed of packed", packs([](auto &, auto &packed) { packed.packed = 0; }),
+       "there is no weight 1"},
+      {"packed floats", packs([](auto &of, auto &) { of.dtype = plan::DType::F16; }),
+       "are none of a packed matrix"},
+      {"packed rows", packs([](auto &of, auto &) { of.shape = {4, 16}; }),
+       "are none of a packed matrix"},
+      {"packed size", packs([](auto &, auto &packed) { packed.shape = {103}, packed.bytes = 103; }),
+       "are none of a packed matrix"},
+      {"packed offset", packs([](auto &of, auto &) { of.offset = 256; }),
+       "are none of a packed matrix"},
       {"kv zero", noMeta([](Meta &m) { m.kv->heads = 0; }), "a size is below one"},
       {"kv token", noMeta([](Meta &m) { m.kv->bytes_per_token = 1; }), "bytes per token"},
       {"kv bytes", noMeta([](Meta &m) { m.kv->bytes = 1; }), "bytes contradict"},
