@@ -58,6 +58,7 @@ private:
     meta().batch_invariant = options.batchInvariant;
     PlanPool &pool = draft_.pool;
     pool.tf32 = options.fp32Math == Fp32Math::Tf32x3;
+    pool.packs = options.packWeights;
     pool.launchMode = options.dependentLaunch ? plan::LaunchMode::Pdl : plan::LaunchMode::Launch;
     if (options.batchInvariant && !draft_.function(functions::extend))
       return makeError(ExitCode::Unsupported,
@@ -150,9 +151,12 @@ private:
     out_->contents.irText = out_->irText_;
     out_->tokenizer_ = draft_.options.tokenizer;
     out_->contents.tokenizer = std::as_bytes(std::span(out_->tokenizer_));
+    if (draft_.pool.packs)
+      out_->packing = packMatrices(draft_.module, draft_.pool);
     out_->weights_ = draft_.pool.weights();
-    for (const Tensor &t : out_->weights_) {
+    for (auto [i, t] : llvm::enumerate(out_->weights_)) {
       auto weight = std::make_unique<plan::WeightT>();
+      weight->packed = int32_t(draft_.pool.pack(int(i)).value_or(-1));
       weight->name = hashText(t.hash());
       weight->dtype = static_cast<plan::DType>(t.dtype());
       weight->shape.assign(t.shape().begin(), t.shape().end());

@@ -48,6 +48,8 @@ struct CodegenOptions {
   /// What a row of @extend becomes depends on its sequence alone, not on other rows, their number
   /// or how it was cut. There are no kernels for other functions then.
   bool batchInvariant = false;
+  /// Matrices of bf16 are in the plan in 12 bits an element, without loss.
+  bool packWeights = false;
   unsigned threads = 2;
   /// Where compiled kernels are kept from one plan to the next; empty: nowhere.
   std::string kernelCache;
@@ -82,6 +84,14 @@ public:
   /// Why single tokens over pages do not run as decode does; empty: they do.
   Reasons otherSteps;
   KernelBuildStats kernels;
+  /// Where weights are packed, what became of those of products and tables.
+  struct Packing {
+    size_t matrices = 0;            ///< that are packed
+    uint64_t bytes = 0, packed = 0; ///< of those
+    /// Why others keep what they have, and their names.
+    std::map<std::string, std::vector<std::string>> kept;
+  };
+  Packing packing;
   /// Of a batch-invariant plan: what one order of sums costs in each version of @extend.
   std::vector<SumOrders::Estimate> orderCosts;
 

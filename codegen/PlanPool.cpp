@@ -1,6 +1,8 @@
 #include "codegen/PlanPool.h"
 
 #include "ir/Op.h"
+#include "runtime/plan/Expr.h"
+#include "runtime/plan/PackedWeight.h"
 #include "runtime/plan/WeightPart.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -200,6 +202,34 @@ int PlanPool::rowSums(const Tensor &w, const Tensor *factors, const Tensor *scal
   if (isNew)
     it->second = weight(rowSumsOf(w, factors, scales, zeros));
   return it->second;
+}
+
+std::optional<int> PlanPool::pack(int index) {
+  auto [it, isNew] = packed_.try_emplace(index);
+  const Tensor t = weights_[size_t(index)];
+  const auto shape = rt::PackedShape::of(t.shape());
+  if (!isNew || !packs || !shape || t.dtype() != DType::BF16)
+    return it->second;
+  auto bytes = rt::packWeight(*shape, {t.data<uint16_t>(), size_t(t.count())});
+  if (!bytes)
+    return std::nullopt;
+  const auto held = std::make_shared<std::vector<std::byte>>(std::move(*bytes));
+  return it->second = weight(Tensor(DType::U8, {int64_t(held->size())}, held->data(), held));
+}
+
+std::optional<PlanPool::PackedPlaces> PlanPool::packed(const Tensor &t) {
+  if (!packs || partOf(t))
+    return std::nullopt;
+  const std::optional<int> index = pack(weight(t));
+  if (!index)
+    return std::nullopt;
+  PackedPlaces places;
+  places.weights.kind = places.words.kind = plan::ArgKind::Weight;
+  places.weights.index = places.words.index = *index;
+  const uint64_t bytes = weights_[size_t(*index)].bytes();
+  places.words.expr = std::make_unique<plan::ExprT>(
+      rt::constantExpr(int64_t(rt::PackedShape::of(t.shape())->wordsAt(bytes))));
+  return places;
 }
 
 int PlanPool::derived(llvm::StringRef what, llvm::ArrayRef<const Tensor *> of,

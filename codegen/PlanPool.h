@@ -11,6 +11,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,6 +58,16 @@ public:
   int derived(llvm::StringRef what, llvm::ArrayRef<const Tensor *> of,
               llvm::function_ref<Tensor()> make);
 
+  /// Matrices of bf16 are in the plan in 12 bits an element (runtime/plan/PackedWeight.h).
+  bool packs = false;
+  struct PackedPlaces {
+    plan::ArgT weights, words; ///< the rows of blocks, and the words of their groups
+  };
+  /// Where a matrix is packed, which it is then; nothing where it does not pack, or is nobody's.
+  std::optional<PackedPlaces> packed(const Tensor &t);
+  /// The index of what weight `index` is packed in; nothing where it does not pack.
+  std::optional<int> pack(int index);
+
   /// How the steps are launched.
   plan::LaunchMode launchMode = plan::LaunchMode::Pdl;
   /// What the functions that are made now are for, and its number among those of the plan: kernels
@@ -85,6 +96,7 @@ private:
   std::vector<Tensor> heldStandIns_;              ///< so that no other tensor has their addresses
   std::map<std::array<const void *, 4>, Tensor> sumsOfParts_;
   std::vector<plan::WeightPartT> parts_;
+  std::map<int, std::optional<int>> packed_;           ///< by indices of weights
   std::map<std::array<const void *, 4>, int> rowSums_; ///< by the addresses of elements
   std::map<std::pair<std::string, std::vector<const void *>>, int> derived_; ///< likewise
 };

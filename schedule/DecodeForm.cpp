@@ -13,6 +13,8 @@ DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, i
       p.type = op->result()->type.dtype;
     else if (op->is(OpCode::AllGather))
       p.ranks = op->intAttr("ranks");
+  p.packs = wish.packs && shape && shape->ranks == 1 && shape->weights == DType::BF16;
+  p.packsLast = wish.packsLast && shape && shape->ranks == 1 && shape->lastWeights == DType::BF16;
   p.grouped = p.type == DType::BF16 || DecoderWeights::of(decode).grouped;
   if (!extend)
     return p;
@@ -25,8 +27,8 @@ DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, i
 }
 
 DecodeForms::DecodeForms(const Function *decode, DecodeMode mode, const Target &target,
-                         bool optimised)
-    : mode_(mode) {
+                         bool optimised, bool packs)
+    : mode_(mode), packs_(packs) {
   if (decode)
     weights_ = DecoderWeights::of(*decode);
   graph_ = mode == DecodeMode::Graph        ? "it is asked for"
@@ -39,7 +41,9 @@ DecodeForms::DecodeForms(const Function *decode, DecodeMode mode, const Target &
 
 StepWish DecodeForms::of(int64_t rows) const {
   return {.asked = areAsked(),
-          .stages = areAsked() || (rows <= fasterRows && weights_.bytesOfLayer <= fasterBytes)};
+          .stages = areAsked() || (rows <= fasterRows && weights_.bytesOfLayer <= fasterBytes),
+          .packs = packs_,
+          .packsLast = packs_};
 }
 
 bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,

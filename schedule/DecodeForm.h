@@ -20,6 +20,8 @@ enum class DecodeMode { Graph, Persistent, Auto };
 struct StepWish {
   bool asked = true;  ///< they are asked for, whatever is faster
   bool stages = true; ///< with a stage for each op they may be faster
+  /// Weights of the layers' products, and of the vocabulary's, may be read packed.
+  bool packs = false, packsLast = false;
 };
 
 /// What a step may want of a persistent kernel.
@@ -59,6 +61,8 @@ struct DecodeProblem {
   Target target = {};
   bool asked = true;  ///< for, whatever is faster
   bool stages = true; ///< a stage for each op may be faster
+  /// Weights of the layers, and of the vocabulary, are there in 12 bits an element, too.
+  bool packs = false, packsLast = false;
 
   Abilities<DecodeAbility> wants() const {
     return Abilities<DecodeAbility>{}
@@ -96,8 +100,10 @@ constexpr int64_t persistentRows[] = {1, 2, 4, 8, 16};
 class DecodeForms {
 public:
   /// `decode`: null where there is none. `optimised`: the plan has dependent launches and fused
-  /// norms, beside which the persistent kernel was measured.
-  DecodeForms(const Function *decode, DecodeMode mode, const Target &target, bool optimised);
+  /// norms, beside which the persistent kernel was measured. `packs`: matrices of bf16 are there in
+  /// 12 bits an element, too.
+  DecodeForms(const Function *decode, DecodeMode mode, const Target &target, bool optimised,
+              bool packs = false);
 
   /// Why steps are launches of a graph; empty: they may be one kernel.
   const std::string &graph() const { return graph_; }
@@ -115,6 +121,7 @@ private:
   static constexpr int64_t fasterRows = 2, fasterBytes = 28'000'000;
 
   DecodeMode mode_;
+  bool packs_;
   DecoderWeights weights_;
   std::string graph_;
 };

@@ -18,7 +18,7 @@ namespace gpt2c {
 
 static DecodeForms formsOf(const PlanDraft &d) {
   return {d.function(functions::decode), d.options.decode, d.pool.target,
-          d.options.fuseNorm && d.options.dependentLaunch};
+          d.options.fuseNorm && d.options.dependentLaunch, d.options.packWeights};
 }
 /// Sequences that persistent kernels are made for.
 static int64_t mostPersistent(const PlanDraft &d) {

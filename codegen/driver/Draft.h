@@ -78,6 +78,8 @@ void addSteps(PlanDraft &draft);
 /// @generate, decode steps as one kernel, where DecodeForms allow it. Errors: it is asked for, and
 /// there is none.
 llvm::Error addGenerate(PlanDraft &draft);
+/// Packs the matrices of the pool that pack, and says what of the module's others does not.
+GeneratedPlan::Packing packMatrices(const Module &module, PlanPool &pool);
 /// Compiles the kernels of the pool, each for the architectures of its targets. Errors:
 /// KernelCompilation, Unsupported.
 llvm::Error compileKernels(PlanDraft &draft, llvm::ArrayRef<TargetGroup> groups,

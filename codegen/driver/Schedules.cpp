@@ -66,7 +66,8 @@ static void printFor(const Module &module, const CodegenOptions &options, const 
     printVersions(decode->name(), scheduler.steps(*decode, *extend, 0), target, print);
   if (decode && !options.batchInvariant)
     printDecodeSteps(*decode, module.function(functions::widened(functions::decode)),
-                     {decode, options.decode, target, options.fuseNorm && options.dependentLaunch},
+                     {decode, options.decode, target, options.fuseNorm && options.dependentLaunch,
+                      options.packWeights},
                      options.maxBatch, target, allKernels().decode, print.estimates, print.os);
 }
 

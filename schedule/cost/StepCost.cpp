@@ -21,6 +21,9 @@ static double conversions(DType weights) {
   return isQuantised(weights) ? 8.0 / infoOf(weights).bits : 0;
 }
 
+/// Of bf16 in 12 bits: its bytes, and what it takes to unpack a byte of them.
+static constexpr double packedPart = 0.76, packedConversions = 0.06;
+
 /// As launches whose products are tiles or rings: they take what their weights do, and attention
 /// what the keys of all sequences do, of wide heads at half the rate.
 static double tiledStepMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates) {
@@ -58,13 +61,15 @@ double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bo
                                const TargetRates &rates) {
   // Two hops through device memory and three through a cluster a layer; then what the block reads.
   const double kilobyte = 1e-3 * rates.reads(), layers = double(s.layers.size()),
-               vocabulary = double(vocabularyBytes(s)) * 1e-6 * rates.reads();
+               vocabulary = double(vocabularyBytes(s)) * 1e-6 * rates.reads() *
+                            (block.packedLast ? packedPart : 1),
+               conversion = block.packed ? packedConversions : conversions(s.weights);
   const bool grouped = s.isGrouped();
   if (!several) {
     const double hops = (3.4 + (grouped ? 0.95 : 0) + 0.66 * block.heads) * rates.hops(),
-                 converted = 0.0168 * conversions(s.weights);
+                 converted = 0.0168 * conversion;
     // Of GPT-2's kind in floats partial sums are what takes longest for its bytes.
-    const bool plain = !grouped && converted == 0;
+    const bool plain = !grouped && (block.packed || converted == 0);
     const double perKilobyte = plain ? 0.0109 : 0.0176, perSums = plain ? 0.103 : 0;
     return 4 * rates.launches() +
            layers * (hops + ((perKilobyte + converted) * block.weightBytes +
@@ -75,7 +80,7 @@ double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bo
   // A key and its value take what their rows' copies do, however long they are.
   const double hops = 3.0 * rates.hops(), keys = block.keyBytes / (4.0 * double(s.headDim)),
                perKey = 0.0090 * rates.reads(), perSum = 0.0509,
-               perKilobyte = 0.026 + 0.0101 * conversions(s.weights);
+               perKilobyte = 0.026 + 0.0101 * conversion;
   return layers * (hops + perKey * keys +
                    (perKilobyte * block.weightBytes + perSum * block.sumBytes) * kilobyte) +
          0.337 * vocabulary;

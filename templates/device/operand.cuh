@@ -12,6 +12,9 @@ struct HalfPairs {
   unsigned low, high;
 };
 
+/// Of elements T that are packed without loss: templates/device/packed.cuh.
+template <typename T> struct PackedGroup;
+
 /// `scaled`: elements are steps of a scale that stands beside them, for a row, a column, a group or
 /// all; else they are the values themselves. What is scaled has a byte, and
 ///   halves(word)  four elements as halves, exactly

@@ -38,6 +38,14 @@ static cl::opt<DType>
                          clEnumValN(DType::F16, "fp16", "half precision, sums in single"),
                          clEnumValN(DType::BF16, "bf16", "bfloat16, sums in single")),
               cl::init(DType::F32), category());
+enum class CompressWeights : uint8_t { None, Lossless };
+static cl::opt<CompressWeights> compressWeights(
+    "compress-weights", cl::desc("Store matrices in fewer bytes than their elements have"),
+    cl::values(clEnumValN(CompressWeights::None, "none", "they are as they are (default)"),
+               clEnumValN(CompressWeights::Lossless, "lossless",
+                          "with --precision=bf16: 12 bits for an element of 16, the same to the "
+                          "bit; decode steps read these")),
+    cl::init(CompressWeights::None), category());
 static cl::opt<std::string>
     gpuArch("gpu-arch",
             cl::desc("GPU architectures: a list such as sm_90a,compute_80 (compute_*: PTX), "
@@ -347,6 +355,8 @@ static std::vector<std::string> recordedFlags(const CompileFlags &f) {
     flags.push_back(o.decode == DecodeMode::Graph ? "--decode=graph" : "--decode=persistent");
   if (o.batchInvariant)
     flags.push_back("--batch-invariant");
+  if (o.packWeights)
+    flags.push_back("--compress-weights=lossless");
   if (o.fp32Math == Fp32Math::Ffma)
     flags.push_back("--fp32-math=ffma");
   if (f.passes.level != PassOptions().level)
@@ -388,6 +398,7 @@ static llvm::Error readCodegenFlags(CompileFlags &f) {
       mayWidenWeights() && !o.archs.empty() && !batchInvariant && f.passes.precision != DType::F32;
   f.passes.quantize.fp8Products = o.archs.empty() || Target::of(o.archs).has(wgmmaTiles);
   o.batchInvariant = batchInvariant;
+  o.packWeights = compressWeights == CompressWeights::Lossless;
   o.cudaPath = cudaPath;
   o.maxBatch = maxBatch;
   o.precision = precisionName(precision).str();
@@ -438,6 +449,10 @@ llvm::Expected<CompileFlags> compileFlags() {
   if (maxContext < 0)
     return makeError(ExitCode::Usage, "--max-context is at least 1, or 0 for all the positions of "
                                       "the model");
+  if (compressWeights == CompressWeights::Lossless && precision != DType::BF16)
+    return makeError(ExitCode::Usage,
+                     "--compress-weights=lossless stores bfloat16: give --precision=bf16, or leave "
+                     "it out");
   if (llvm::Error e = checkFiles())
     return e;
   auto quantize = quantizeFlags();

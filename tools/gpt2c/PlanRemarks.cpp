@@ -23,6 +23,26 @@ std::string describeKernels(const KernelBuildStats &stats, const CodegenOptions 
   return text;
 }
 
+/// What is stored in 12 bits, and what is not, a remark for each reason.
+static void addPacking(const GeneratedPlan::Packing &packing, std::vector<Remark> &remarks) {
+  auto add = [&](Remark::Severity severity, std::string message) -> Remark & {
+    Remark &r = remarks.emplace_back();
+    r.severity = severity;
+    r.pass = "codegen";
+    r.message = std::move(message);
+    return r.of("compressed weights");
+  };
+  if (packing.matrices > 0)
+    add(Remark::Note, std::to_string(packing.matrices) + " matrices of bf16 are stored in " +
+                          std::to_string(packing.packed) + " bytes instead of " +
+                          std::to_string(packing.bytes) + ", without loss");
+  for (const auto &[why, names] : packing.kept)
+    add(Remark::Missed, std::to_string(names.size()) +
+                            (names.size() == 1 ? " matrix is" : " matrices are") +
+                            " stored as before: " + why)
+        .nodes.assign(names.begin(), names.end());
+}
+
 void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
                 std::vector<Remark> &remarks) {
   auto missed = [&](llvm::StringRef pattern, const llvm::Twine &message) -> Remark & {
@@ -40,6 +60,7 @@ void addRemarks(const GeneratedPlan &plan, llvm::ArrayRef<std::string> archs,
         "functions have no kernels";
     r.of("batch invariance");
   }
+  addPacking(plan.packing, remarks);
   for (const std::string &reason : plan.onRanks.texts(archs))
     missed("ranks", reason);
   for (const std::string &reason : plan.hostOnly.texts(archs))

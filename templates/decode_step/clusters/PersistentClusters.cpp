@@ -84,13 +84,21 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
                : words_.address(weight(Tensor::of<float>(std::vector<float>(n), {n})));
   };
   const bool ofLayers = zeros || hasBias();
-  auto product = [&](const LinearStageConfig &form, HostWords::Pointer weights,
+  /// The weights of a step's product as the kernel reads them, with the words of packed ones.
+  auto weightsOf = [&](size_t step, HostWords::Pointer weights, HostWords::Pointer scales) {
+    const Product &l = *llvm::find_if(linears_, [&](const Product &p) { return p.step == step; });
+    const bool isPacked =
+        division && (l.form.Logits ? division->last : division->weights).isPacked();
+    return isPacked ? *l.packed : Product::Packed{weights, scales};
+  };
+  auto product = [&](size_t step, const LinearStageConfig &form, HostWords::Pointer stored,
                      const LinearTerms<HostWords> &terms, int64_t n) {
+    const auto [weights, scales] = weightsOf(step, stored, terms.scales);
     return FirstProduct<HostWords>{.normScale = words_.real(StepBuilder::f32(form.NormScale)),
                                    .weights = weights,
                                    .sums = terms.sums,
                                    .bias = addends(terms.bias, n, form.Logits ? zeros : ofLayers),
-                                   .scales = terms.scales,
+                                   .scales = scales,
                                    .gain = terms.gain,
                                    .epsilon = terms.epsilon};
   };
@@ -112,12 +120,13 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
     // Of several sequences slices are whole tiles.
     const int64_t columns =
         division && rows_ > 1 ? clusterSize_ * ((division->slice() + 15) / 16 * 16) : width;
-    return HalfRecord<HostWords>{.first = product(form, first.stage.weights, first.terms, n),
-                                 .weights = second.stage.weights,
-                                 .bias = addends(second.terms.bias, width, ofLayers),
-                                 .scales = second.terms.scales,
-                                 .partials =
-                                     words_.channel(partials(sources * columns * sum, shared))};
+    const auto [weights, scales] = weightsOf(secondStep, second.stage.weights, second.terms.scales);
+    return HalfRecord<HostWords>{
+        .first = product(firstStep, form, first.stage.weights, first.terms, n),
+        .weights = weights,
+        .bias = addends(second.terms.bias, width, ofLayers),
+        .scales = scales,
+        .partials = words_.channel(partials(sources * columns * sum, shared))};
   };
   plan::ArgT cosines, sines, gains;
   cosines.kind = sines.kind = gains.kind = plan::ArgKind::Null;
@@ -169,7 +178,7 @@ llvm::Error PersistentBuilder::emitClusters(const std::optional<shares::Division
   const auto &last = std::get<LogitsRecord<HostWords>>(old.back());
   merge(old.size() - 1, 1,
         VocabularyRecord<HostWords>{
-            .first = product(logits, last.stage.weights, last.terms, vocabulary_),
+            .first = product(old.size() - 1, logits, last.stage.weights, last.terms, vocabulary_),
             .logits = last.logits,
             // Shares choose greedily: behind them @sample draws.
             .choices = words_.address(division ? StepBuilder::null() : b_.choices()),

@@ -127,7 +127,13 @@ private:
     int64_t units;
     Value *y;
     bool gated = false; ///< of two columns each, form.Function of the first times the second
+    /// Weights in 12 bits, and the words of their groups, where they are packed.
+    struct Packed {
+      persistent::HostWords::Pointer weights, words;
+    };
+    std::optional<Packed> packed = {};
   };
+  std::optional<Product::Packed> packedOf(const Op &linear);
   StepBuilder b_;
   plan::FunctionT &out_;
   Function &f_;

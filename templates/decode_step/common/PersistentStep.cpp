@@ -35,7 +35,10 @@ llvm::Error PersistentBuilder::run() {
       return e;
   if (!embed_ || !attention_ || linears_.empty() || nextOutput_ < 0)
     return unsupported("it is no embedding, layers with attention, and a choice");
-  problem_ = decodeProblem(f_, shape_ ? &*shape_ : nullptr, rows_, paged_, b_.pool().target, wish_);
+  StepWish wish = wish_;
+  wish.packsLast &= linears_.back().packed.has_value();
+  wish.packs &= llvm::all_of(linears_, [](const Product &l) { return l.form.Logits || l.packed; });
+  problem_ = decodeProblem(f_, shape_ ? &*shape_ : nullptr, rows_, paged_, b_.pool().target, wish);
   const DecodeKernel *taken = leaderOf(decodeKernels(), problem_, problem_);
   if (!taken)
     return refused(problem_);

@@ -10,7 +10,8 @@ using namespace persistent;
 
 namespace shares {
 static std::string nameOf(const Division &d) {
-  return "decode_shares " + std::to_string(d.clusters) + "x" + std::to_string(d.ranks);
+  return "decode_shares " + std::to_string(d.clusters) + "x" + std::to_string(d.ranks) +
+         (d.weights.isPacked() || d.last.isPacked() ? " packed" : "");
 }
 } // namespace shares
 
@@ -63,16 +64,29 @@ static std::string refusal(const DecodeProblem &p) {
 }
 static double cost(const shares::Division &d, const DecodeProblem &p) {
   const shares::BlockBytes bytes = shares::blockBytes(d, int(p.shape->context));
-  return clusterStepMicroseconds(*p.shape, {bytes.others, bytes.keys, d.headsEach, bytes.sums},
+  return clusterStepMicroseconds(*p.shape,
+                                 {.weightBytes = bytes.others,
+                                  .keyBytes = bytes.keys,
+                                  .heads = d.headsEach,
+                                  .sumBytes = bytes.sums,
+                                  .packed = d.weights.isPacked(),
+                                  .packedLast = d.last.isPacked()},
                                  d.rows > 1, p.target.rates) +
          exchangedWordsMicroseconds(*p.shape,
                                     d.clusters * p.shape->width / 4 * (d.rows > 1 ? d.rows : 2));
 }
 
+/// With weights in the form of which the step takes less.
+static shares::Division configOf(const DecodeProblem &p) {
+  const shares::Division plain = *divisionOf(p),
+                         packed = shares::packed(plain, p.packs, p.packsLast);
+  return cost(packed, p) < cost(plain, p) ? packed : plain;
+}
+
 static std::string slower(const DecodeProblem &p) {
   if (p.asked || !refusal(p).empty())
     return "";
-  const double here = cost(*divisionOf(p), p),
+  const double here = cost(configOf(p), p),
                launches = graphStepMicroseconds(*p.shape, p.rows, p.target.rates) +
                           exchangeMicroseconds(*p.shape, p.rows, p.target.rates);
   return here <= launches
@@ -82,7 +96,7 @@ static std::string slower(const DecodeProblem &p) {
                    .str();
 }
 
-static std::vector<shares::Division> configs(const DecodeProblem &p) { return {*divisionOf(p)}; }
+static std::vector<shares::Division> configs(const DecodeProblem &p) { return {configOf(p)}; }
 static llvm::Error emit(DecodeLaunch &l, const shares::Division &d) {
   return l.builder.emitClusters(d);
 }

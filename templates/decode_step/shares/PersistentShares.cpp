@@ -20,6 +20,8 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                        : "templates/decode_step/shares/shares.cuh"};
   if (type_ == DType::BF16)
     k.headers.push_back("templates/device/elements_bf16.cuh");
+  if (division.weights.isPacked() || division.last.isPacked())
+    k.headers.push_back("templates/device/packed.cuh");
   k.params = {"records", "count"};
   const bool plain = !division.gated && !division.grouped();
   const SharesConfig config = {.T = elementOf(type_),
@@ -27,6 +29,8 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .WeightGroup = division.weights.group,
                                .Last = logits.W,
                                .LastGroup = division.last.group,
+                               .Packed = division.weights.isPacked(),
+                               .PackedLast = division.last.isPacked(),
                                .Embedding =
                                    elementOf(embed_->operand(ops::Embed::Tokens)->type.dtype),
                                .Groups = groups(),

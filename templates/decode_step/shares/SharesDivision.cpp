@@ -140,6 +140,26 @@ static bool chooseBusyShare(Division &d) {
   return true;
 }
 
+Division packed(const Division &plain, bool layers, bool vocabulary) {
+  auto isWhole = [](int columns) { return columns % packedBlock == 0; };
+  auto fits = [](const Division &d) {
+    const Products p = productsOf(d);
+    for (const Product &of : {p.head, p.projection, p.hidden, p.output, p.logits})
+      if (of.each * of.tileBytes > d.slotBytes)
+        return false;
+    return true;
+  };
+  Division d = plain;
+  if (layers && isWhole(d.width) && isWhole(d.heads * d.headDim) && isWhole(d.hidden))
+    d.weights = {packedBits};
+  if (!fits(d))
+    d.weights = plain.weights;
+  const Division ofLayers = d;
+  if (vocabulary && isWhole(d.width))
+    d.last = {packedBits};
+  return fits(d) ? d : ofLayers;
+}
+
 BlockBytes blockBytes(const Division &d, int context) {
   const double slice = d.slice(), weights = sliceBytes(d);
   const double keys = keyBytes(d, std::min(context, usualKeys));

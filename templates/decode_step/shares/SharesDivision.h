@@ -15,6 +15,10 @@ namespace gpt2c::shares {
 std::optional<Division> divide(Division shape, int context, int records, const Target &target,
                                int mostRowParts = mostRows);
 
+/// The same division with weights in 12 bits, of the layers and of the vocabulary, as wanted and
+/// where rows are whole blocks that have room. All sums have the order of `plain`.
+Division packed(const Division &plain, bool layers, bool vocabulary);
+
 /// Bytes that the block which reads most reads of a layer: of keys, of all beside them, and of the
 /// partial sums of all members, which those of one sequence are among `others`, too.
 struct BlockBytes {

@@ -27,42 +27,48 @@ __device__ __forceinline__ int evenFirst(int i) { return i < 8 ? 2 * i : 2 * i -
 
 /// The division of shares.h, as constants.
 template <typename C> struct Layout {
-  static constexpr Division division = {C::D,
-                                        C::Heads,
-                                        C::HeadDim,
-                                        C::Hidden,
-                                        C::Vocab,
-                                        {Operand<typename C::W>::bits, C::WeightGroup},
-                                        {Operand<typename C::Last>::bits, C::LastGroup},
-                                        C::KeyHeads,
-                                        C::Rotary,
-                                        C::Gated,
-                                        C::HeadsEach,
-                                        C::Ranks,
-                                        C::Clusters,
-                                        C::LeastClusters,
-                                        C::FirstChunks,
-                                        C::ProjectionChunks,
-                                        C::OutputChunks,
-                                        C::LastChunks,
-                                        C::SlotBytes,
-                                        C::Slots,
-                                        C::Rows,
-                                        C::KeysEach,
-                                        C::RowParts,
-                                        C::BusyShare,
-                                        C::PageColumns,
-                                        C::Members};
+  static constexpr Division division = {
+      C::D,
+      C::Heads,
+      C::HeadDim,
+      C::Hidden,
+      C::Vocab,
+      {C::Packed ? packedBits : Operand<typename C::W>::bits, C::WeightGroup},
+      {C::PackedLast ? packedBits : Operand<typename C::Last>::bits, C::LastGroup},
+      C::KeyHeads,
+      C::Rotary,
+      C::Gated,
+      C::HeadsEach,
+      C::Ranks,
+      C::Clusters,
+      C::LeastClusters,
+      C::FirstChunks,
+      C::ProjectionChunks,
+      C::OutputChunks,
+      C::LastChunks,
+      C::SlotBytes,
+      C::Slots,
+      C::Rows,
+      C::KeysEach,
+      C::RowParts,
+      C::BusyShare,
+      C::PageColumns,
+      C::Members};
   /// K: elements of a whole row.
   template <Product Products::*Which, int K, typename Element = typename C::W,
             int Group = C::WeightGroup>
   struct Of {
     using Weight = Element;
-    static constexpr int k = K, group = Group;
+    static constexpr Product of = productsOf(division).*Which;
     static constexpr bool isLast = Which == &Products::logits; ///< of the vocabulary
+    /// Whether columns of its weights are those of x, or a half's second product has it.
+    static constexpr bool isFirst = Which == &Products::head || Which == &Products::hidden,
+                          isOfHead = Which == &Products::head || Which == &Products::projection;
     /// Whether the rows of a tile follow each other, and in which order they lie in a slot.
     static constexpr bool follow = Which != &Products::head || C::HeadDim % tileRows == 0;
     static constexpr __device__ bool evenRowsFirst(int) { return false; }
+    static constexpr bool packed = of.bits == packedBits;
+    static constexpr int k = K, group = packed ? commonDivisor(packedGroup, K) : Group;
     /// Whether all rows of a tile exist, or none.
     static constexpr bool alike = Which == &Products::head     ? C::HeadDim % tileRows == 0
                                   : Which == &Products::hidden ? C::Gated
@@ -70,12 +76,13 @@ template <typename C> struct Layout {
                                   : Which == &Products::keys
                                       ? false
                                       : C::D % tileRows == 0 && division.slice() % tileRows == 0;
-    static constexpr Product of = productsOf(division).*Which;
     static constexpr int rows = of.rows, chunks = of.chunks, columns = of.columns, bits = of.bits,
-                         padded = of.padded, step = of.step, words = of.words, pitch = of.pitch,
-                         tileBytes = of.tileBytes, tiles = of.tiles, each = of.each,
-                         slots = of.slots, operand = operandColumns(of);
-    static_assert(each * tileBytes <= C::SlotBytes && bits == Operand<Element>::bits);
+                         padded = of.padded, stored = of.stored, step = of.step, words = of.words,
+                         pitch = of.pitch, tileBytes = of.tileBytes, tiles = of.tiles,
+                         each = of.each, slots = of.slots, operand = operandColumns(of);
+    static_assert(each * tileBytes <= C::SlotBytes &&
+                  bits == (packed ? packedBits : Operand<Element>::bits));
+    static_assert(!packed || k % packedBlock == 0);
   };
   using Head = Of<&Products::head, C::D>;
   using Projection = Of<&Products::projection, C::Heads * C::HeadDim>;

@@ -112,11 +112,11 @@ template <typename C> struct RowKeys {
 template <typename C> struct LastChunk {
   using P = typename Layout<C>::Logits;
   using Weight = typename P::Weight;
-  static constexpr bool isLast = true, follow = P::follow, alike = P::alike;
+  static constexpr bool isLast = true, packed = P::packed, follow = P::follow, alike = P::alike;
   static constexpr __device__ bool evenRowsFirst(int) { return false; }
   static constexpr int bits = P::bits, chunks = 1, columns = P::columns, padded = P::padded,
-                       step = P::step, words = P::words, group = P::group, k = P::k,
-                       pitch = P::pitch, tileBytes = P::tileBytes, each = 1;
+                       stored = P::stored, step = P::step, words = P::words, group = P::group,
+                       k = P::k, pitch = P::pitch, tileBytes = P::tileBytes, each = 1;
   static constexpr int readers = KeyPairs<C>::readers;
 };
 

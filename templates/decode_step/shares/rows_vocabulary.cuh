@@ -68,7 +68,8 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
         const int s = (n - warp) * P::chunks + j * readers + warp;
         waitSlot(s);
         Base::template accumulate<P>(sum, shared.ring[slotAt(s)],
-                                     rowsIn<L::rowGroups>(shared.whole.x, g, j * P::columns));
+                                     rowsIn<L::rowGroups>(shared.whole.x, g, j * P::columns),
+                                     j * P::columns);
         release(s, arrivals);
       }
 #pragma unroll

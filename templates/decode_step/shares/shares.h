@@ -35,26 +35,39 @@ GPT2C_BOTH constexpr int commonDivisor(int a, int b) {
 }
 GPT2C_BOTH constexpr int bytesOf(int elements, int bits) { return elements * bits / 8; }
 
+/// Of bf16 that is packed without loss (runtime/plan/PackedWeight.h): blocks of a row, and what
+/// shares a word of it at most.
+constexpr int packedBits = 12, packedBlock = 32, packedGroup = 256;
+
 /// How weights are stored.
 struct Storage {
   int bits = 16;
   int group = 0; ///< elements of a row that share a scale; 0: they have none, or one for a row
-  /// Elements of 16 bytes; in groups also what four lanes read of a row.
-  GPT2C_BOTH constexpr int vector() const { return group > 0 && bits > 4 ? 32 : 128 / bits; }
+  GPT2C_BOTH constexpr bool isPacked() const { return bits == packedBits; }
+  /// Elements of 16 bytes; in groups also what four lanes read of a row. What is packed is divided
+  /// as it would be unpacked.
+  GPT2C_BOTH constexpr int vector() const {
+    return isPacked() ? 8 : group > 0 && bits > 4 ? 32 : 128 / bits;
+  }
+  /// The same with the groups that rows of k elements have.
+  GPT2C_BOTH constexpr Storage ofRow(int k) const {
+    return isPacked() ? Storage{bits, commonDivisor(packedGroup, k)} : *this;
+  }
 };
 
 /// Rows of weights in the ring. Lanes 4 apart read neighbouring pairs of rows, 64 bytes each, so a
 /// pair's distance is an odd multiple of 64 bytes: eight lanes read from different banks. Of
 /// weights in groups they read 32 columns each: the even rows of a tile come first, and a row's
 /// distance is an odd multiple of so many bytes. Behind such a row are its scales, a word for
-/// `step` columns.
+/// `step` columns. Packed ones are in the order of others, with the words of their groups behind.
 struct Product {
   int rows, chunks;
   int bits;    ///< of a weight
   int columns; ///< of a chunk
   int padded;  ///< the same with zeros behind them, as four lanes read them
+  int stored;  ///< of a row of the ring: of packed ones whole blocks
   int step;    ///< columns of a scale; 0: there are none
-  int words;   ///< scales of a chunk's row
+  int words;   ///< scales of a chunk's row, or words of its groups
   int pitch;   ///< bytes from row to row
   int tileBytes;
   int tiles;
@@ -72,13 +85,25 @@ GPT2C_BOTH constexpr int tileBytesOf(int columns) {
 /// `begin`: what the first column of a part of a row of weights is always a multiple of.
 GPT2C_BOTH constexpr Product product(int rows, int k, int chunks, int slotBytes, Storage weights,
                                      int begin) {
+  if (weights.isPacked()) {
+    // A chunk's row has all blocks and groups that it may be in. Eight lanes read 32 bytes of four
+    // pairs of rows, then 16 of eight.
+    Product p = product(rows, k, chunks, slotBytes, Storage{}, begin);
+    const int ahead = commonDivisor(weights.group, commonDivisor(begin, p.columns));
+    p.bits = weights.bits;
+    p.stored = p.padded + (ahead % packedBlock == 0 ? 0 : packedBlock);
+    p.words = ceilDiv(weights.group - ahead + p.columns, weights.group);
+    p.pitch = roundUp(bytesOf(p.stored, p.bits) + 4 * p.words - 16, 64) + 16;
+    p.tileBytes = tileRows * p.pitch;
+    return p;
+  }
   Product p = {};
   p.rows = rows;
   p.chunks = chunks;
   p.bits = weights.bits;
   p.columns =
       roundUp(ceilDiv(k, chunks), (chunks > 1 ? 2 : 1) * weights.vector()); // whole sectors of L2
-  p.padded = weights.group > 0 ? p.columns : roundUp(p.columns, 4 * weights.vector());
+  p.stored = p.padded = weights.group > 0 ? p.columns : roundUp(p.columns, 4 * weights.vector());
   if (weights.group > 0) {
     p.step = commonDivisor(weights.group, commonDivisor(begin, p.columns));
     p.words = p.columns / p.step;
@@ -186,18 +211,19 @@ private:
 /// Rows of weights whose columns are the block's slice of x, what the cluster's heads attend to,
 /// its hidden columns, or those of the vocabulary.
 GPT2C_BOTH constexpr Product firstProduct(const Division &d, int rows, int chunks) {
-  return product(rows, d.slice(), chunks, d.slotBytes, d.weights, d.slice());
+  return product(rows, d.slice(), chunks, d.slotBytes, d.weights.ofRow(d.width), d.slice());
 }
 GPT2C_BOTH constexpr Product projectionProduct(const Division &d, int chunks) {
   const int attended = d.headsEach * d.headDim;
-  return product(d.slice(), attended, chunks, d.slotBytes, d.weights, attended);
+  return product(d.slice(), attended, chunks, d.slotBytes, d.weights.ofRow(d.heads * d.headDim),
+                 attended);
 }
 GPT2C_BOTH constexpr Product outputProduct(const Division &d, int chunks) {
-  return product(d.slice(), d.share(d.leastClusters), chunks, d.slotBytes, d.weights,
-                 groupOf(d.hidden, d.weights));
+  return product(d.slice(), d.share(d.leastClusters), chunks, d.slotBytes,
+                 d.weights.ofRow(d.hidden), groupOf(d.hidden, d.weights));
 }
 GPT2C_BOTH constexpr Product lastProduct(const Division &d, int chunks) {
-  return product(tileRows, d.width, chunks, d.slotBytes, d.last, 0);
+  return product(tileRows, d.width, chunks, d.slotBytes, d.last.ofRow(d.width), 0);
 }
 
 struct Products {

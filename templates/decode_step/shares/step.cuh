@@ -74,10 +74,14 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   using TileSum = float[4][4];
   /// Adds the product of a tile of P with x. Lane t has 16 bytes of each 64 of its rows, for which
   /// x(i, n, j, q) gives vectors (4 i + t) n + j of 16 bytes, j < n, of row group q of X::groups.
-  /// Of two groups each has two of the chains.
+  /// Of two groups each has two of the chains. Its first column is `column` of what the block has of
+  /// the rows.
   template <typename P, typename X>
-  __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X x) const {
-    if constexpr (P::step > 0) {
+  __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X x,
+                                             int column = 0) const {
+    if constexpr (P::packed) {
+      accumulatePacked<P>(sum, tile, x, column);
+    } else if constexpr (P::step > 0) {
       accumulateGroups<P>(sum, tile, x);
     } else {
       const char *const rows = tile + 2 * g * P::pitch + t * 16;
@@ -102,6 +106,89 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
         }
       }
     }
+  }
+  /// The same of packed weights, in the order of unpacked ones: lane t has eight columns of each 32,
+  /// which need not be a block.
+  template <typename P, typename X>
+  __device__ __forceinline__ void accumulatePacked(TileSum &sum, const char *tile, const X &x,
+                                                   int column) const {
+    constexpr int blocks = P::padded / packedBlock, ofGroup = P::group / packedBlock,
+                  together = X::isIndexed ? blocks : 4;
+    static_assert(blocks <= 31);
+    const int begin = (firstColumn<P>() + column) / 8;
+    int own = t, block = begin / 4 % ofGroup;
+    const char *rows = tile + 2 * g * P::pitch;
+    const unsigned *words = reinterpret_cast<const unsigned *>(rows + bytesOf(P::stored, P::bits));
+    if constexpr (P::stored > P::padded) {
+      const int at = begin % 4 + t;
+      own = at % 4;
+      rows += at / 4 * bytesOf(packedBlock, P::bits);
+      block += at / 4;
+      words += block / ofGroup;
+      block %= ofGroup;
+    }
+    PackedGroup<T> a, b;
+    unsigned exceptions = 0; ///< blocks that may have one of this lane's
+#pragma unroll 1
+    for (int first = 0; first < blocks; first += together) {
+#pragma unroll
+      for (int j = 0; j < together; j++) {
+        const int i = first + j;
+        if (blocks % together != 0 && i >= blocks)
+          break;
+        if (i == 0 || block == 0) {
+          a = {words[0]};
+          b = {words[P::pitch / 4]};
+          words++;
+          exceptions = blocksOf(a, own, i - block) | blocksOf(b, own, i - block);
+        }
+        const char *const from = rows + i * bytesOf(packedBlock, P::bits);
+        uint4 v = packedEight(from, own, a), w = packedEight(from + P::pitch, own, b);
+        if (exceptions >> i & 1) {
+          a.mend(v, block * 4 + own, packedWords<P>());
+          b.mend(w, block * 4 + own, packedWords<P>());
+        }
+        block = (block + 1) % ofGroup;
+#pragma unroll
+        for (int q = 0; q < X::groups; q++)
+          multiply(sum, X::groups == 2 ? 2 * q : j % 2 * 2, v, w, x(i, 1, 0, q));
+      }
+    }
+  }
+  static __device__ __forceinline__ uint4 packedEight(const char *block, int eighth,
+                                                      PackedGroup<T> of) {
+    return PackedGroup<T>::eight(
+        *reinterpret_cast<const uint2 *>(block + eighth * 8),
+        *reinterpret_cast<const unsigned *>(block + packedBlock + eighth * 4), of.factors());
+  }
+  /// A bit for each block of the chunk in which eight columns, number `own`, may have exceptions of a
+  /// group; the group's first block would be number `first`.
+  static __device__ __forceinline__ unsigned blocksOf(PackedGroup<T> group, int own, int first) {
+    if (group.isListed())
+      return group.listed() == 0 ? 0u : ~0u;
+    const int block = first + (int)(group.word >> 21 & 7);
+    return (int)(group.word >> 19 & 3) == own && block >= 0 && block < 32 ? 1u << block : 0u;
+  }
+  /// The first column of a whole row that the block has.
+  template <typename P> __device__ __forceinline__ int firstColumn() const {
+    if constexpr (P::isLast)
+      return 0;
+    else if constexpr (P::isFirst)
+      return place.rank * L::slice;
+    else
+      return P::isOfHead ? place.queryRow(0) : place.hidden.begin;
+  }
+  /// Words of the layer's weights.
+  template <typename P> __device__ __forceinline__ const unsigned *packedWords() const {
+    const float *of;
+    if constexpr (P::isLast) {
+      of = shared.vocabulary().first.scales;
+    } else {
+      const int layer = turn % SharedOf<C>::layers;
+      const HalfRecord<Words> &half = P::isOfHead ? shared.headOf(layer).half : shared.mlpOf(layer);
+      of = P::isFirst ? half.first.scales : half.scales;
+    }
+    return reinterpret_cast<const unsigned *>(of);
   }
   /// The same of weights in groups: lane t has 8 of each 32 columns of its rows. What `step`
   /// columns sum up to is multiplied by their scale, of whose word the last four bits are the zero
@@ -236,7 +323,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       for (int j = 0; j < P::chunks; j++) {
         const int s = first + (P::chunks > 1 ? tile * P::chunks + j : tile / P::each);
         waitSlot(s);
-        accumulate<P>(sum, P::chunks > 1 ? shared.ring[slotAt(s)] : tileAt<P>(first, tile), x(j));
+        accumulate<P>(sum, P::chunks > 1 ? shared.ring[slotAt(s)] : tileAt<P>(first, tile), x(j),
+                      j * P::columns);
         release(s, tile == tiles - 1 ? share * (1 + missing) : share);
       }
       finish(tile * tileRows + 2 * g, sum);

@@ -47,7 +47,7 @@ template <typename C> struct Stream {
   }
   /// The slots of `tiles` tiles of P: row(i) is where row i begins, of which the first `width`
   /// columns exist. A few rows at a time, 128 bytes of each where no lane is idle, else 64.
-  /// `scales`: of elements of P in groups.
+  /// `scales`: of elements of P in groups, or the words of packed ones.
   template <typename P, typename Row>
   __device__ __forceinline__ void fill(const void *from, int tiles, int width, Row &&row,
                                        const float *scales = nullptr) {
@@ -55,10 +55,12 @@ template <typename C> struct Stream {
       const int tile = P::chunks > 1 ? i / P::chunks : i * P::each,
                 column = P::chunks > 1 ? i % P::chunks * P::columns : 0,
                 columns = min(P::columns, width - column);
-      if constexpr (P::words > 0)
+      if constexpr (P::step > 0)
         fillGroups<P>(from, scales, tile, column, columns, row);
       else
         fillSlot<P>(from, tile, column, columns, row);
+      if constexpr (P::packed)
+        fillWords<P>(scales, tile, column, columns, row);
     });
   }
   /// Those of the next `slots` slots that are the warp's, i-th by fillIt(i), once they are free.
@@ -85,11 +87,16 @@ template <typename C> struct Stream {
   template <typename P, typename Row>
   __device__ __forceinline__ void fillSlot(const void *from, int tile, int column, int columns,
                                            Row &&row) const {
-    constexpr int vector = 128 / P::bits, pieces = P::padded / vector,
-                  ofRow = pieces % 8 == 0 ? 8 : 4, rows = 32 / ofRow;
+    constexpr int pieces = bytesOf(P::stored, P::bits) / 16, ofRow = pieces % 8 == 0 ? 8 : 4,
+                  rows = 32 / ofRow;
     const int first = lane % ofRow, mine = lane / ofRow;
     const unsigned to = sharedAddress(shared.ring[slot]) + mine * P::pitch + first * 16;
-    const int count = columns - first * vector;
+    int ahead = 0, elements = columns; // of packed ones from the first block on, in whole blocks
+    if constexpr (P::packed) {
+      ahead = (int)((row(tile * tileRows).at + column) % packedBlock);
+      elements = columns > 0 ? roundUp(ahead + columns, packedBlock) : 0;
+    }
+    const int count = bytesOf(elements, P::bits) - first * 16;
 #pragma unroll
     for (int e = 0; e < P::each; e++) {
       const int begin = (tile + e) * tileRows;
@@ -101,13 +108,32 @@ template <typename C> struct Stream {
         const RowAt of = P::follow && P::alike ? tileAt : row(begin + r + mine);
         const i64 element = P::follow ? at + (evenRowsFirst ? evenFirst(r) : r) * P::k : of.at;
         const char *const source =
-            (const char *)from + (element + column + first * vector) * P::bits / 8;
+            (const char *)from + (element + column - ahead) * P::bits / 8 + first * 16;
 #pragma unroll
         for (int i = 0; i < pieces; i += ofRow)
           if (i + ofRow <= pieces || i + first < pieces)
             copy(to + e * P::tileBytes + r * P::pitch + i * 16, source + i * 16,
-                 of.exists && i * vector < count);
+                 of.exists && i * 16 < count);
       }
+    }
+  }
+  /// The words of groups behind rows of packed weights, from the one that `column` is in on.
+  template <typename P, typename Row>
+  __device__ __forceinline__ void fillWords(const float *words, int tile, int column, int columns,
+                                            Row &&row) const {
+    const int r = lane % tileRows, first = lane / tileRows;
+    const unsigned to =
+        sharedAddress(shared.ring[slot]) + r * P::pitch + bytesOf(P::stored, P::bits) + first * 4;
+#pragma unroll
+    for (int e = 0; e < P::each; e++) {
+      const RowAt begin = row((tile + e) * tileRows + r);
+      const i64 at = begin.at + column;
+      const int end = begin.exists ? (int)(at % P::group) + columns : 0;
+      const float *const source = words + at / P::group + first;
+#pragma unroll
+      for (int i = 0; i < P::words; i += 2)
+        if (i + 2 <= P::words || first == 0)
+          copyWord(to + e * P::tileBytes + i * 4, source + i, (i + first) * P::group < end);
     }
   }
   /// The same of weights in groups, of which the even rows of a tile come first, and scales behind

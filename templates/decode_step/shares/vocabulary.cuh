@@ -49,7 +49,8 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
       for (int j = 0; j < P::chunks; j++) {
         const int s = n * P::chunks + j;
         waitSlot(s);
-        accumulate<P>(sum, shared.ring[slotAt(s)], vectorIn(shared.whole.x + j * P::columns));
+        accumulate<P>(sum, shared.ring[slotAt(s)], vectorIn(shared.whole.x + j * P::columns),
+                      j * P::columns);
         release(s, arrivals);
       }
       const float2 v = rowsOf(sum);

@@ -134,6 +134,16 @@ Tensor PersistentBuilder::addends(const Tensor *bias, const Tensor *shift, const
   });
 }
 
+std::optional<PersistentBuilder::Product::Packed> PersistentBuilder::packedOf(const Op &linear) {
+  if (!linear.is(OpCode::Linear))
+    return std::nullopt;
+  auto places = b_.pool().packed(*constant(linear.operand(ops::Linear::W)));
+  if (!places)
+    return std::nullopt;
+  return Product::Packed{words_.address(std::move(places->weights)),
+                         words_.address(std::move(places->words))};
+}
+
 llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   using Quantized = ops::QuantizedLinear;
   const bool quantised = op.is(OpCode::QuantizedLinear);
@@ -229,7 +239,8 @@ llvm::Error PersistentBuilder::lowerLinear(Op &op) {
   own.weights = words_.address(std::move(*weights));
   own.rows = integer(n);
   own.rowBytes = integer(storedBytes(w->type.dtype, k));
-  linears_.push_back({.step = out_.steps.size(), .form = form, .units = units, .y = y});
+  linears_.push_back(
+      {.step = out_.steps.size(), .form = form, .units = units, .y = y, .packed = packedOf(op)});
   if (form.Logits) {
     plan::ArgT output;
     output.kind = plan::ArgKind::Output;

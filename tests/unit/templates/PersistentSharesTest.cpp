@@ -298,6 +298,49 @@ TEST(PersistentShares, WeightsMayBeOfFourBitsInGroups) {
   EXPECT_NE(Generate(inInt8(decodeStep("f16", "gelu_tanh", greedy, sizes), "512", 16)).error, "");
 }
 
+TEST(PersistentShares, WeightsMayBePackedWithoutLoss) {
+  Llama llama;
+  llama.type = "bf16";
+  const StepWish packs = {.packs = true, .packsLast = true};
+  for (int rows : {1, 8}) {
+    Generate g(llama.text(), rows, true, packs);
+    ASSERT_EQ(g.error, "");
+    const auto head = g.record<HeadRecord>(1);
+    const auto mlp = g.record<HalfRecord>(2);
+    const auto last = g.record<VocabularyRecord>(3).first;
+    auto expect = [&](PlanWords::Word weights, PlanWords::Word words, int64_t n, int64_t k) {
+      const int64_t blocks = n * k / 32 * 48, ofWords = n * (k / 256) * 4;
+      EXPECT_EQ(g.shapeOf(weights), std::vector<int64_t>{blocks + ofWords});
+      EXPECT_EQ(words->index, weights->index);
+      ASSERT_TRUE(words->expr);
+      EXPECT_EQ(*rt::evalExpr(*words->expr, {}), blocks);
+    };
+    expect(head.half.first.weights, head.half.first.scales, 12 * 64, 512);
+    expect(head.half.weights, head.half.scales, 512, 512);
+    expect(mlp.first.weights, mlp.first.scales, 2048, 512);
+    expect(mlp.weights, mlp.scales, 512, 1024);
+    expect(last.weights, last.scales, 300, 512);
+    // Rows of the table of tokens are looked up as they are.
+    EXPECT_EQ(g.shapeOf(g.record<ClusterEmbedRecord>(0).tokens), (std::vector<int64_t>{300, 512}));
+    const KernelSource &kernel = g.pool.kernels()[0];
+    for (const char *part : {"/*W=*/persistent::Element::BF16", "/*WeightGroup=*/0",
+                             "/*Packed=*/true", "/*PackedLast=*/true"})
+      EXPECT_NE(kernel.text.find(part), std::string::npos) << part;
+    EXPECT_EQ(llvm::count(kernel.headers, "templates/device/packed.cuh"), 1);
+  }
+  // Rows of hidden columns are no whole blocks: only the vocabulary is packed.
+  llama.hidden = 1008;
+  Generate g(llama.text(), 1, true, packs);
+  ASSERT_EQ(g.error, "");
+  for (const char *part : {"/*Packed=*/false", "/*PackedLast=*/true"})
+    EXPECT_NE(g.pool.kernels()[0].text.find(part), std::string::npos) << part;
+  // Floats of other kinds are not.
+  EXPECT_NE(Generate(Llama{}.text(), 1, true, packs)
+                .pool.kernels()[0]
+                .text.find("/*Packed=*/false, /*PackedLast=*/false"),
+            std::string::npos);
+}
+
 TEST(PersistentShares, SayWhatTheyHaveNot) {
   auto error = [](const Llama &l, int64_t rows = 1, bool hopper = true) {
     return Generate(l.text(), rows, hopper).error;

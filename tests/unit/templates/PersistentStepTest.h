@@ -94,6 +94,7 @@ struct Generate {
     };
     auto module = parseModule("module @m {}\n\n" + decode, "test.ir", options);
     pool.target = Target::of({hopper ? "sm_90a" : "sm_80"});
+    pool.packs = forms.packs;
     if (!module)
       error = llvm::toString(module.takeError());
     else if (llvm::Error e = build(*(*module)->functions.front(), rows, forms, paged))

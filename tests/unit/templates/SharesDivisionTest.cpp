@@ -196,6 +196,51 @@ TEST(SharesDivision, WeightsInGroupsHaveTheirScalesBesideThem) {
   EXPECT_GT(divided, 60);
 }
 
+/// Bytes aside all is as of unpacked weights, so that sums have the order of those.
+TEST(SharesDivision, PackedWeightsAreDividedAsOthers) {
+  int suit = 0;
+  for (Division d : {llama(32, 8, 64, 8192, 128256), llama(24, 8, 128, 8192, 128256),
+                     llama(32, 8, 128, 14336, 128256), llama(28, 4, 128, 18944, 152064),
+                     llama(16, 8, 64, 3072), llama(12, 2, 128, 8960), llama(9, 3, 64, 1536),
+                     llama(8, 2, 32, 704), shape(12, 64, 3072), shape(25, 64, 6400)})
+    for (int rows : {1, 8}) {
+      d.rows = rows;
+      const std::optional<Division> plain = divide(d, 1024, 40, target);
+      if (!plain)
+        continue;
+      const Division both = packed(*plain, true, true);
+      EXPECT_FALSE(packed(*plain, false, true).weights.isPacked());
+      EXPECT_FALSE(packed(*plain, true, false).last.isPacked());
+      EXPECT_EQ(both.slotBytes, plain->slotBytes);
+      EXPECT_EQ(both.slots, plain->slots);
+      EXPECT_EQ(otherBytes(both, 40), otherBytes(*plain, 40));
+      const Products p = productsOf(*plain), q = productsOf(both);
+      for (auto of : {&Products::head, &Products::projection, &Products::hidden, &Products::output,
+                      &Products::keys, &Products::logits}) {
+        const Product &x = p.*of, &y = q.*of;
+        EXPECT_EQ(x.columns, y.columns);
+        EXPECT_EQ(x.chunks, y.chunks);
+        EXPECT_EQ(x.padded, y.padded);
+        EXPECT_EQ(x.each, y.each);
+        EXPECT_EQ(x.slots, y.slots);
+        EXPECT_LE(y.each * y.tileBytes, both.slotBytes);
+        if (y.bits != packedBits)
+          continue;
+        ++suit;
+        EXPECT_EQ(y.stored % packedBlock, 0);
+        EXPECT_GE(y.stored, y.padded);
+        EXPECT_GE(y.pitch, bytesOf(y.stored, y.bits) + 4 * y.words);
+        EXPECT_GE(y.words * packedGroup, y.columns);
+        // Eight lanes read 32 bytes of every second row, from different banks.
+        EXPECT_EQ(2 * y.pitch % 64, 32);
+      }
+      for (int clusters = plain->leastClusters; clusters <= plain->clusters; ++clusters)
+        for (int i = 0; i < clusters; ++i)
+          EXPECT_EQ(plain->hiddenOf(clusters, i).begin, both.hiddenOf(clusters, i).begin);
+    }
+  EXPECT_GE(suit, 50);
+}
+
 TEST(SharesDivision, GptsAreDividedAsMeasured) {
   struct Case {
     int heads, headDim, layers, ranks, clusters;

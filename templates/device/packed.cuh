@@ -1,0 +1,67 @@
+// bfloat16 that is packed in 12 bits without loss: runtime/plan/PackedWeight.h.
+#pragma once
+
+#include "templates/device/elements_bf16.cuh"
+
+namespace gpt2c {
+
+/// (a & Mask) | b, of which Mask and b may both be immediate: see masked().
+template <unsigned Mask> __device__ __forceinline__ unsigned maskedOr(unsigned a, unsigned b) {
+  unsigned out;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(a), "n"(Mask), "r"(b));
+  return out;
+}
+
+/// What a group's word says.
+template <> struct PackedGroup<__nv_bfloat16> {
+  unsigned word = 0;
+
+  /// A pair of what its elements are multiplied by.
+  __device__ __forceinline__ unsigned factors() const { return (word >> 24) * 0x00800080u; }
+  /// Whether its exceptions, if there are some, are in the list.
+  __device__ __forceinline__ bool isListed() const { return (word & 0x7f80) == 0x7f80; }
+  /// The number of the first of them, from 1 on; 0: there are none.
+  __device__ __forceinline__ unsigned listed() const {
+    return (word & 0x8000) | (word & 0x7f) << 8 | (word >> 16 & 0xff);
+  }
+  /// Eight elements of a row, as pairs: bytes of sign and mantissa, and a word of codes.
+  static __device__ __forceinline__ uint4 eight(uint2 bytes, unsigned codes, unsigned factors) {
+    const __nv_bfloat162 factor = *reinterpret_cast<const __nv_bfloat162 *>(&factors);
+    auto pair = [&](unsigned from, unsigned selector, unsigned shifted) {
+      const unsigned exponents = maskedOr<0x07800780>(shifted, 0x38003800),
+                     bits = maskedOr<0x807f807f>(__byte_perm(from, 0, selector), exponents);
+      const __nv_bfloat162 v = __hmul2(*reinterpret_cast<const __nv_bfloat162 *>(&bits), factor);
+      return *reinterpret_cast<const unsigned *>(&v);
+    };
+    return {pair(bytes.x, 0x1100, codes), pair(bytes.x, 0x3322, codes >> 4),
+            pair(bytes.y, 0x1100, codes << 4),
+            pair(bytes.y, 0x3322, __funnelshift_r(codes, codes, 8))};
+  }
+  /// Puts the exceptions of eight elements, number `eighth` of the group, in their places. `words`:
+  /// the first of all groups.
+  __device__ __forceinline__ void mend(uint4 &v, unsigned eighth, const unsigned *words) const {
+    auto put = [&](unsigned exception) {
+      if ((exception >> 19 & 31) != eighth)
+        return;
+      const unsigned half = exception >> 16 & 1, pair = exception >> 17 & 3,
+                     selector = half ? 0x5410 : 0x3254; // bytes of the element in the place of two
+      auto mended = [&](unsigned of) { return __byte_perm(of, exception, selector); };
+      v.x = pair == 0 ? mended(v.x) : v.x;
+      v.y = pair == 1 ? mended(v.y) : v.y;
+      v.z = pair == 2 ? mended(v.z) : v.z;
+      v.w = pair == 3 ? mended(v.w) : v.w;
+    };
+    if (!isListed()) {
+      put(word);
+    } else if (const unsigned n = listed()) {
+      const unsigned *from = words - n;
+      unsigned entry;
+      do {
+        entry = __ldg(from--);
+        put(entry);
+      } while ((int)entry >= 0);
+    }
+  }
+};
+
+} // namespace gpt2c
