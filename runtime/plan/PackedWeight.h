@@ -51,6 +51,9 @@ struct PackedShape {
   }
 };
 
+/// The offset of a weight that is made of another: a reader that passes over Weight.packed refuses
+/// it.
+constexpr uint64_t kUnpackedOffset = ~uint64_t(0xff);
 /// Entries of a list at most, so that a word has the number of each.
 constexpr size_t kMostListed = 0xffff;
 

@@ -132,7 +132,7 @@ void verifyPacked(const plan::PlanT &meta, const plan::WeightT &weight, const st
   if (!packed || packed->packed != -1 || packed->dtype != plan::DType::U8)
     return issues.corrupt(where + ": there is no weight " + std::to_string(weight.packed) +
                           " to make it of");
-  if (!shape || weight.dtype != plan::DType::BF16 || weight.offset != 0 ||
+  if (!shape || weight.dtype != plan::DType::BF16 || weight.offset != kUnpackedOffset ||
       !shape->mayHave(packed->bytes))
     issues.corrupt(where + ": its type, shape or offset, or the size of weight " +
                    std::to_string(weight.packed) + " are none of a packed matrix");

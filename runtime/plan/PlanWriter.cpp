@@ -1,6 +1,7 @@
 #include "runtime/plan/PlanWriter.h"
 
 #include "runtime/plan/OutputFile.h"
+#include "runtime/plan/PackedWeight.h"
 #include "runtime/plan/PlanFormat.h"
 #include "runtime/plan/PlanVerify.h"
 
@@ -29,8 +30,10 @@ std::vector<Placed> placeWeights(PlanContents &contents) {
     Bytes bytes = contents.weights[i];
     weight.bytes = bytes.size();
     weight.hash = hashBytes(bytes);
-    if (weight.packed >= 0)
+    if (weight.packed >= 0) {
+      weight.offset = kUnpackedOffset;
       continue; // the bytes of what it is made of are enough
+    }
     const Placed *same = nullptr;
     auto [first, last] = byHash.equal_range(weight.hash);
     for (auto it = first; it != last && !same; ++it) {

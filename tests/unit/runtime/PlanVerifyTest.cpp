@@ -75,7 +75,7 @@ TEST(PlanVerify, RefusesEachDefect) {
   auto packs = [&](auto change) {
     return noMeta([=](Meta &m) {
       plan::WeightT &of = *m.weights[0], &packed = *m.weights[1];
-      of.dtype = plan::DType::BF16, of.shape = {2, 32}, of.offset = 0, of.bytes = 128;
+      of.dtype = plan::DType::BF16, of.shape = {2, 32}, of.offset = ~uint64_t(0xff), of.bytes = 128;
       of.packed = 1;
       packed.dtype = plan::DType::U8, packed.shape = {104}, packed.offset = 0, packed.bytes = 104;
       change(of, packed);
@@ -124,7 +124,7 @@ TEST(PlanVerify, RefusesEachDefect) {
        "are none of a packed matrix"},
       {"packed size", packs([](auto &, auto &packed) { packed.shape = {103}, packed.bytes = 103; }),
        "are none of a packed matrix"},
-      {"packed offset", packs([](auto &of, auto &) { of.offset = 256; }),
+      {"packed offset", packs([](auto &of, auto &) { of.offset = 0; }),
        "are none of a packed matrix"},
       {"kv zero", noMeta([](Meta &m) { m.kv->heads = 0; }), "a size is below one"},
       {"kv token", noMeta([](Meta &m) { m.kv->bytes_per_token = 1; }), "bytes per token"},
