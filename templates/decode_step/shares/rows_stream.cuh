@@ -20,7 +20,7 @@ template <typename C> struct RowsStream : Stream<C> {
   __device__ __forceinline__ void fillKeys(const State<C> &state, const RowKeys<C> &keys,
                                            int i) const {
     using P = KeyPairs<C>;
-    constexpr int dim = C::HeadDim, ofRow = C::RowLanes, rows = 32 / ofRow;
+    constexpr int dim = C::HeadDim, ofRow = P::padded % 64 == 0 ? 8 : 4, rows = 32 / ofRow;
     const int first = lane % ofRow * 8, row = lane / ofRow;
     unsigned to = sharedAddress(shared.ring[Base::slot]) + row * P::pitch + first * 2;
 #pragma unroll
