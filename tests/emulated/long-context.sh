@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
-# long-context.sh MODEL.onnx: a context of four times the device's pages beside short ones, whose
-# kernels read the others in host memory, where they lie: the tokens are those of plenty of pages.
+# long-context.sh MODEL.onnx [ranks]: a context of four times the device's pages beside short ones,
+# whose kernels read the others in host memory, where they lie: the tokens are those of plenty of
+# pages. ranks: the same on two devices.
 set -euo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
+kind=(--batch-invariant) device=(--device=cuda)
+if [ "${2:-}" = ranks ]; then
+  export GPT2C_EMULATED_DEVICES=2
+  kind=(--tensor-parallel=2) device=(--gpus=0,1 --rank-silence=20)
+fi
 compilePlan "$1" -o long.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp32 --verify=off \
-  --max-context=512 --max-batch=2 --batch-invariant
+  --max-context=512 --max-batch=2 "${kind[@]}"
 for i in 1 2 3; do echo "{\"prompt\": $((10 * i)), \"max_tokens\": 6}"; done >long.jsonl
 echo '{"prompt": 490, "max_tokens": 12}' >>long.jsonl
-play() { gpt2c-bench long.plan --device=cuda --workload=long.jsonl --rate=inf -o json "$@"; }
+play() { gpt2c-bench long.plan "${device[@]}" --workload=long.jsonl --rate=inf -o json "$@"; }
 number() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 play >plenty.json
 [ "$(number completed <plenty.json)" = 4 ]
@@ -19,6 +25,7 @@ for maps in 2 1; do
   GPT2C_EMULATED_MAPS=$maps few >few.json
   [ "$(number answers <few.json)" = "$(number answers <plenty.json)" ]
   [ "$(number pages_read <few.json)" -gt 50 ]
+  [ "${2:-}" != ranks ] || exit 0
 done
 GPT2C_EMULATED_MAPS=0 few >few.json
 [ "$(number completed <few.json)" = 3 ]
