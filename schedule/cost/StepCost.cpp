@@ -77,13 +77,14 @@ double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bo
                                 kilobyte) +
            0.33 * vocabulary;
   }
-  // A key and its value take what their rows' copies do, however long they are.
-  const double hops = 3.0 * rates.hops(), keys = block.keyBytes / (4.0 * double(s.headDim)),
-               perKey = 0.0090 * rates.reads(), perSum = 0.0509,
-               perKilobyte = 0.026 + 0.0101 * conversion;
+  // A key and its value take what their rows' copies do, however long they are. Of more than eight
+  // sequences a weight has two instructions.
+  const double hops = 3.3 * rates.hops(), keys = block.keyBytes / (4.0 * double(s.headDim)),
+               perKey = 0.0071 * rates.reads(), perSum = 0.075,
+               perKilobyte = 0.0235 + 0.0074 * conversion + 0.0055 * double(block.rowGroups - 1);
   return layers * (hops + perKey * keys +
                    (perKilobyte * block.weightBytes + perSum * block.sumBytes) * kilobyte) +
-         0.337 * vocabulary;
+         0.32 * vocabulary;
 }
 
 double exchangeMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates,

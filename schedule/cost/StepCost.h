@@ -27,6 +27,7 @@ struct BlockWork {
   double weightBytes = 0, keyBytes = 0; ///< that it reads of a layer
   int heads = 1;                        ///< of its cluster
   double sumBytes = 0;                  ///< of partial sums, which it looks at until all have come
+  int rowGroups = 1;                    ///< of eight sequences
   bool packed = false, packedLast = false; ///< weights, and those of the vocabulary, are in 12 bits
 };
 /// Microseconds of a step in thread block clusters, of one sequence or of several.

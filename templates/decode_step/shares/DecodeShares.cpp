@@ -69,6 +69,7 @@ static double cost(const shares::Division &d, const DecodeProblem &p) {
                                   .keyBytes = bytes.keys,
                                   .heads = d.headsEach,
                                   .sumBytes = bytes.sums,
+                                  .rowGroups = d.rowGroups(),
                                   .packed = d.weights.isPacked(),
                                   .packedLast = d.last.isPacked()},
                                  d.rows > 1, p.target.rates) +
