@@ -4,7 +4,8 @@
 //   w8a8-tensor  the same with one scale for each matrix of w (queries, keys and values, a gate and
 //                what it gates are one each, also where one product computes them) and a
 //                calibrated one for x
-//   fp8          as w8a8, with w and q in E4M3
+//   fp8          as w8a8, with w and q in E4M3; but for x of queries and keys whose scores would be
+//                off by much
 //   fp8-tensor   the same with a calibrated scale for x
 //   fp8-weights  as w8a16, with w in E4M3
 //   w4a16        the same with w in four bits, in groups of a row
@@ -29,6 +30,7 @@
 #include "passes/fuse/MergedProduct.h"
 #include "passes/quantize/ErrorFeedback.h"
 #include "passes/quantize/Quantization.h"
+#include "passes/quantize/ScoreDivergence.h"
 #include "passes/quantize/TokenTables.h"
 #include "passes/quantize/WeightScales.h"
 
@@ -474,6 +476,7 @@ llvm::Error insertQuantize(PassContext &ctx) {
     if (functions::isWidened(f->name()))
       done.insert(f.get());
   const QuantizeOptions &options = ctx.options().quantize;
+  findWideInputs(ctx.module(), ctx.options().quantize);
   addShortPrefill(ctx.module(), options);
   if (options.scheme != QuantizeScheme::Fp8Weights && isFp8(options.scheme) && !options.fp8Products)
     ctx.note("activations keep their precision: not all architectures of the plan multiply fp8",

@@ -121,6 +121,9 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
     return {full, ""};
   if (matchesAny(linear, options.exclude))
     return {Treatment::Keep, "--quantize-exclude"};
+  if (full == Treatment::Full && options.wideInputs.contains(layerName(linear)))
+    return {Treatment::WeightsOnly, "scores hang on few channels of its input, of which fp8 has "
+                                    "four bits"};
   if (full == Treatment::Full && isVocabularyProjection(linear))
     return {Treatment::WeightsOnly,
             "it gives the logits, which errors of its input reach directly"};

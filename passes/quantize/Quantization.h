@@ -63,6 +63,8 @@ struct QuantizeOptions {
   bool widenWeights = false;
   /// Names of layers that keep their precision, of w4a16 those that have eight bits.
   llvm::StringSet<> keep;
+  /// Of fp8: names of layers whose inputs keep their precision, since scores would be off by much.
+  llvm::StringSet<> wideInputs;
   /// How much of the outliers moves into the weights, 0 to 1; none: searched for each norm.
   std::optional<double> smoothStrength;
   Observer observer = {};

@@ -3,6 +3,7 @@
 #include "codegen/Nvrtc.h"
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
+#include "passes/quantize/ScoreDivergence.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/Calibrate.h"
 #include "tools/common/RuntimeError.h"
@@ -70,13 +71,18 @@ static llvm::Expected<QualityLimits> limits() {
   return out;
 }
 
-/// Smoothing, and weights of four bits, ask which channels are large, which lies in the weights:
-/// without a text it is found with random tokens.
+/// Whether statistics are there for scores alone: some rows of some windows do.
+static bool asksForScores(const QuantizeOptions &options) {
+  return options.scheme == QuantizeScheme::Fp8 && options.fp8Products;
+}
+
+/// Smoothing, weights of four bits and scores by inputs in fp8 ask which channels are large, which
+/// lies in the weights: without a text it is found with random tokens.
 static bool collectsStatistics(const QuantizeOptions &options) {
-  return !calibrationPath.empty() ||
-         ((options.scheme == QuantizeScheme::W8A8Smooth ||
-           options.scheme == QuantizeScheme::W4A16 || options.scheme == QuantizeScheme::Auto) &&
-          !options.calibration);
+  const bool asks = options.scheme == QuantizeScheme::W8A8Smooth ||
+                    options.scheme == QuantizeScheme::W4A16 ||
+                    options.scheme == QuantizeScheme::Auto || asksForScores(options);
+  return !calibrationPath.empty() || (asks && !options.calibration);
 }
 
 std::vector<FlagPath> quantizeInputs() {
@@ -178,7 +184,10 @@ static llvm::Expected<rt::Tokens> calibrationText(PassContext &ctx, const Functi
   ctx.setPass("calibration");
   ctx.note("random tokens stand for a text; --calibration=TEXT takes a real one");
   std::mt19937 random(1);
-  rt::Tokens tokens(calibrationTokens);
+  constexpr int64_t forScores = 2048;
+  rt::Tokens tokens(size_t(asksForScores(ctx.options().quantize)
+                               ? std::min<int64_t>(calibrationTokens, forScores)
+                               : calibrationTokens));
   for (int32_t &id : tokens)
     id = int32_t(random() % uint64_t(vocab));
   return tokens;
@@ -354,6 +363,7 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
   if (collects)
     if (llvm::Error e = collectStatistics(ctx, pipeline, runner, tokenizer))
       return e;
+  findWideInputs(ctx.module(), quantize); // a function by itself, as the gate's, has no KV state
   if (int8) {
     card = std::make_unique<plan::QuantizationT>();
     const bool weights = isFp8(quantize.scheme) && quantize.isWeightsOnly();
