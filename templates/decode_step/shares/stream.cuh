@@ -93,7 +93,7 @@ template <typename C> struct Stream {
     const unsigned to = sharedAddress(shared.ring[slot]) + mine * P::pitch + first * 16;
     int ahead = 0, elements = columns; // of packed ones from the first block on, in whole blocks
     if constexpr (P::packed) {
-      ahead = (int)((row(tile * tileRows).at + column) % packedBlock);
+      ahead = (int)((unsigned)(row(tile * tileRows).at + column) % packedBlock);
       elements = columns > 0 ? roundUp(ahead + columns, packedBlock) : 0;
     }
     const int count = bytesOf(elements, P::bits) - first * 16;
@@ -122,18 +122,20 @@ template <typename C> struct Stream {
   __device__ __forceinline__ void fillWords(const float *words, int tile, int column, int columns,
                                             Row &&row) const {
     const int r = lane % tileRows, first = lane / tileRows;
-    const unsigned to =
+    unsigned to =
         sharedAddress(shared.ring[slot]) + r * P::pitch + bytesOf(P::stored, P::bits) + first * 4;
+    const float *const own = words + first + (P::follow ? r * (P::k / P::group) : 0);
+    // Rows begin at a group each.
+    const int end = (int)((unsigned)(row(tile * tileRows).at + column) % P::group) + columns;
 #pragma unroll
-    for (int e = 0; e < P::each; e++) {
-      const RowAt begin = row((tile + e) * tileRows + r);
-      const i64 at = begin.at + column;
-      const int end = begin.exists ? (int)(at % P::group) + columns : 0;
-      const float *const source = words + at / P::group + first;
+    for (int e = 0; e < P::each; e++, to += P::tileBytes) {
+      const int begin = (tile + e) * tileRows;
+      const RowAt tileAt = row(begin), of = P::follow && P::alike ? tileAt : row(begin + r);
+      const float *const source = own + (u64)((P::follow ? tileAt.at : of.at) + column) / P::group;
 #pragma unroll
       for (int i = 0; i < P::words; i += 2)
         if (i + 2 <= P::words || first == 0)
-          copyWord(to + e * P::tileBytes + i * 4, source + i, (i + first) * P::group < end);
+          copyWord(to + i * 4, source + i, of.exists && (i + first) * P::group < end);
     }
   }
   /// The same of weights in groups, of which the even rows of a tile come first, and scales behind
