@@ -87,7 +87,8 @@ static shares::Division configOf(const DecodeProblem &p) {
 static std::string slower(const DecodeProblem &p) {
   if (p.asked || !refusal(p).empty())
     return "";
-  const double here = cost(configOf(p), p),
+  // The form is that of unpacked weights, so that packing changes no sum.
+  const double here = cost(*divisionOf(p), p),
                launches = graphStepMicroseconds(*p.shape, p.rows, p.target.rates) +
                           exchangeMicroseconds(*p.shape, p.rows, p.target.rates);
   return here <= launches
