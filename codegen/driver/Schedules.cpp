@@ -2,6 +2,7 @@
 
 #include "codegen/driver/Draft.h"
 #include "ir/FunctionNames.h"
+#include "schedule/RankStep.h"
 #include "templates/Lowerings.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -64,11 +65,14 @@ static void printFor(const Module &module, const CodegenOptions &options, const 
   const Function *extend = module.function(functions::extend);
   if (decode && extend && !options.batchInvariant)
     printVersions(decode->name(), scheduler.steps(*decode, *extend, 0), target, print);
-  if (decode && !options.batchInvariant)
-    printDecodeSteps(*decode, module.function(functions::widened(functions::decode)),
-                     {decode, options.decode, target, options.fuseNorm && options.dependentLaunch,
-                      options.packWeights},
-                     options.maxBatch, target, allKernels().decode, print.estimates, print.os);
+  if (!decode || options.batchInvariant)
+    return;
+  const std::unique_ptr<Function> ofRank = stepOfRank(*decode);
+  printDecodeSteps(ofRank ? *ofRank : *decode,
+                   module.function(functions::widened(functions::decode)),
+                   {decode, options.decode, target, options.fuseNorm && options.dependentLaunch,
+                    options.packWeights},
+                   options.maxBatch, target, allKernels().decode, print.estimates, print.os);
 }
 
 static std::set<int64_t> ranksOf(const Module &module) {
@@ -87,10 +91,8 @@ static void printAll(const Module &module, const CodegenOptions &options, const 
     printFor(module, options, group.target, print);
     for (int64_t ranks : ranksOf(module)) {
       PlanPool pool;
-      CodegenOptions launches = options;
-      launches.decode = DecodeMode::Graph;
       print.os << "as one of " << ranks << " ranks\n";
-      printFor(moduleOfRank(module, pool, ranks), launches, group.target, print);
+      printFor(moduleOfRank(module, pool, ranks), options, group.target, print);
     }
   }
 }
