@@ -301,6 +301,7 @@ TEST(PersistentShares, WeightsMayBeOfFourBitsInGroups) {
 TEST(PersistentShares, WeightsMayBePackedWithoutLoss) {
   Llama llama;
   llama.type = "bf16";
+  llama.hidden = 2048; // of fewer columns a slot has no room for packed ones of an output
   const StepWish packs = {.packs = true, .packsLast = true};
   for (int rows : {1, 8}) {
     Generate g(llama.text(), rows, true, packs);
@@ -317,8 +318,8 @@ TEST(PersistentShares, WeightsMayBePackedWithoutLoss) {
     };
     expect(head.half.first.weights, head.half.first.scales, 12 * 64, 512);
     expect(head.half.weights, head.half.scales, 512, 512);
-    expect(mlp.first.weights, mlp.first.scales, 2048, 512);
-    expect(mlp.weights, mlp.scales, 512, 1024);
+    expect(mlp.first.weights, mlp.first.scales, 4096, 512);
+    expect(mlp.weights, mlp.scales, 512, 2048);
     expect(last.weights, last.scales, 300, 512);
     // Rows of the table of tokens are looked up as they are.
     EXPECT_EQ(g.shapeOf(g.record<ClusterEmbedRecord>(0).tokens), (std::vector<int64_t>{300, 512}));
