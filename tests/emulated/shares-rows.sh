@@ -12,7 +12,8 @@ cat >draw.py <<'PYTHON'
 import random, sys
 draw = random.Random(int(sys.argv[1]))
 def of(*values): return draw.choice(values)
-# Layers, width, MLP, heads, heads of keys, vocabulary, elements of a head, tied; precision; lengths.
+# Layers, width, MLP, heads, heads of keys, vocabulary, elements of a head, tied; precision;
+# lengths.
 cases = ["1 192 384 9 3 160 16 0 fp16 " + " ".join(str(37 * i % 61 + 1) for i in range(11))]
 for _ in range(1, int(sys.argv[2])):
     keys, group, dim = of(1, 2, 3, 5, 8), of(1, 2, 3, 4), of(16, 32, 48)

@@ -74,8 +74,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   using TileSum = float[4][4];
   /// Adds the product of a tile of P with x. Lane t has 16 bytes of each 64 of its rows, for which
   /// x(i, n, j, q) gives vectors (4 i + t) n + j of 16 bytes, j < n, of row group q of X::groups.
-  /// Of two groups each has two of the chains. Its first column is `column` of what the block has of
-  /// the rows.
+  /// Of two groups each has two of the chains. Its first column is `column` of what the block has
+  /// of the rows.
   template <typename P, typename X>
   __device__ __forceinline__ void accumulate(TileSum &sum, const char *tile, X x,
                                              int column = 0) const {
@@ -107,8 +107,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       }
     }
   }
-  /// The same of packed weights, in the order of unpacked ones: lane t has eight columns of each 32,
-  /// which need not be a block.
+  /// The same of packed weights, in the order of unpacked ones: lane t has eight columns of each
+  /// 32, which need not be a block.
   template <typename P, typename X>
   __device__ __forceinline__ void accumulatePacked(TileSum &sum, const char *tile, const X &x,
                                                    int column) const {
@@ -161,8 +161,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
         *reinterpret_cast<const uint2 *>(block + eighth * 8),
         *reinterpret_cast<const unsigned *>(block + packedBlock + eighth * 4), of.factors());
   }
-  /// A bit for each block of the chunk in which eight columns, number `own`, may have exceptions of a
-  /// group; the group's first block would be number `first`.
+  /// A bit for each block of the chunk in which eight columns, number `own`, may have exceptions of
+  /// a group; the group's first block would be number `first`.
   static __device__ __forceinline__ unsigned blocksOf(PackedGroup<T> group, int own, int first) {
     if (group.isListed())
       return group.listed() == 0 ? 0u : ~0u;
