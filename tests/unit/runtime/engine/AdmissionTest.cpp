@@ -5,13 +5,13 @@
 namespace gpt2c::rt {
 namespace {
 
-constexpr EngineLimits kLimits{.vocabulary = 50,
-                               .context = 64,
-                               .pages = 6,
-                               .pageTokens = 8,
-                               .sequences = 3,
-                               .waiting = 2,
-                               .hasTokenizer = false};
+const EngineLimits kLimits{.vocabulary = 50,
+                           .context = 64,
+                           .pages = 6,
+                           .pageTokens = 8,
+                           .sequences = 3,
+                           .waiting = 2,
+                           .hasTokenizer = false};
 
 Request asking(int64_t promptTokens, int64_t maxTokens) {
   Request r;
