@@ -29,7 +29,7 @@ static std::optional<int64_t> wholeNumber(const Json &value, int64_t least,
 
 static rt::Status readPrompt(const Json &value, int32_t vocabulary, std::mt19937_64 &random,
                              rt::Tokens &prompt) {
-  const rt::Status wrong(rt::Code::Usage, "\"prompt\" is a list of token ids or their number");
+  rt::Status wrong(rt::Code::Usage, "\"prompt\" is a list of token ids or their number");
   if (std::optional<int64_t> count = wholeNumber(value, 1, INT32_MAX)) {
     for (int64_t i = 0; i < *count; ++i)
       prompt.push_back(int32_t(random() % uint64_t(std::max(1, vocabulary))));

@@ -143,7 +143,7 @@ struct Runner {
 } // namespace
 
 /// `options` are those of the plan.
-static llvm::Expected<Runner> openDevice(DeviceName device, const CodegenOptions &options) {
+static llvm::Expected<Runner> openDevice(const DeviceName &device, const CodegenOptions &options) {
   const Runner host{openHostForward, "the CPU"};
   if (device.kind == DeviceName::Kind::Cpu)
     return host;
@@ -341,7 +341,7 @@ static bool stopsEarlier(const PipelineOptions &pipeline) {
 }
 
 llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeline,
-                                 const CodegenOptions &codegen, DeviceName device,
+                                 const CodegenOptions &codegen, const DeviceName &device,
                                  const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card) {
   QuantizeOptions &quantize = ctx.options().quantize;

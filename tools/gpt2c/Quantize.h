@@ -28,7 +28,7 @@ llvm::Error checkQuantizeUsage(const QuantizeOptions &options);
 /// Both run on `device`; `codegen` are the options of the plan. `card` becomes what the plan
 /// records, null without int8. Errors: Usage, Io, Quality, and those of the device.
 llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeline,
-                                 const CodegenOptions &codegen, DeviceName device,
+                                 const CodegenOptions &codegen, const DeviceName &device,
                                  const rt::Tokenizer *tokenizer,
                                  std::unique_ptr<plan::QuantizationT> &card);
 
