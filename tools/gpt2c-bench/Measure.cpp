@@ -201,7 +201,7 @@ private:
     return {};
   }
 
-  rt::Result<double> run(std::function<rt::Status()> call, double &device) {
+  rt::Result<double> run(const std::function<rt::Status()> &call, double &device) {
     auto start = std::chrono::steady_clock::now();
     rt::Status status = call();
     double ms =
@@ -212,7 +212,7 @@ private:
     return ms;
   }
 
-  rt::Status sample(Row row, std::function<rt::Result<double>(double &)> once, int past) {
+  rt::Status sample(Row row, const std::function<rt::Result<double>(double &)> &once, int past) {
     std::string name = std::string(row.kind) + " batch " + std::to_string(row.batch) + " tokens " +
                        std::to_string(row.tokens);
     if (options_.progress)

@@ -137,7 +137,7 @@ std::vector<int64_t> roundedByFormula(const Tensor &w, const QuantisedWeight &sc
     for (int64_t t = k - 1; t >= 0; --t) {
       const int64_t at = row * k + order[t];
       const int64_t group = row * groups + order[t] / (k / groups);
-      const int64_t zero = scales.zero.data<int8_t>()[group];
+      const int8_t zero = scales.zero.data<int8_t>()[group];
       const double s = scales.scale.data<float>()[group], v = w.data<float>()[at];
       double wanted = v;
       for (int64_t u = t + 1; u < k; ++u)

@@ -58,13 +58,13 @@ void addMap(plan::ArgT &arg, int64_t rows, int64_t columns, int boxRows) {
 
 TEST(PlanVerify, RefusesEachDefect) {
   using Meta = plan::PlanT;
-  auto noMeta = [](auto change) {
+  auto noMeta = [](const auto &change) {
     return [=](Sample &s) {
       Meta &m = s.meta();
       change(m);
     };
   };
-  auto ranks = [&](int32_t tensor, std::vector<int32_t> heads) {
+  auto ranks = [&](int32_t tensor, const std::vector<int32_t> &heads) {
     return noMeta([=](Meta &m) {
       m.ranks.push_back(std::make_unique<plan::RanksT>());
       m.ranks[0]->tensor = tensor;
