@@ -229,25 +229,27 @@ static llvm::Error printSchedule(const rt::Plan::Ptr &plan) {
   return writeOutput(output, [&](llvm::raw_ostream &os) { printSchedules(**module, codegen, os); });
 }
 
-/// Of a plan without GPU code as it would be for an H200.
+/// A plan without GPU code is estimated as it would be for an H200.
+static CodegenOptions estimatedFor(const plan::PlanT &meta) {
+  CodegenOptions codegen = codegenOf(meta);
+  if (codegen.archs.empty())
+    codegen.archs.push_back("sm_90a");
+  return codegen;
+}
+
 static llvm::Error printEstimates(const rt::Plan::Ptr &plan) {
   auto module = loadPlanModule(plan);
   if (!module)
     return module.takeError();
-  CodegenOptions codegen = codegenOf(plan->meta());
-  if (codegen.archs.empty())
-    codegen.archs.push_back("sm_90a");
+  const CodegenOptions codegen = estimatedFor(plan->meta());
   return writeOutput(output, [&](llvm::raw_ostream &os) { printEstimates(**module, codegen, os); });
 }
 
-/// Of a plan without GPU code as it would be for an H200.
 static llvm::Error printParallel(const rt::Plan::Ptr &plan) {
   auto module = loadPlanModule(plan);
   if (!module)
     return module.takeError();
-  CodegenOptions codegen = codegenOf(plan->meta());
-  if (codegen.archs.empty())
-    codegen.archs.push_back("sm_90a");
+  const CodegenOptions codegen = estimatedFor(plan->meta());
   const LinkRates link;
   auto estimates = estimateParallel(**module, codegen,
                                     plan->meta().kv ? double(plan->meta().kv->bytes) : 0, link);
