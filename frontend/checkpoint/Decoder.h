@@ -27,11 +27,13 @@ struct WeightNames {
   const char *norm = nullptr, *head = nullptr;
 };
 
-/// How weights of products are stored in a few bits, by whose tools: see PackedWeights.h.
+/// How weights of products are stored in a few bits, by whose tools: see PackedWeights.h, and
+/// BlockWeights.h for Fp8.
 struct Packing {
-  enum class Kind { Gptq, Awq } kind = Kind::Gptq;
+  enum class Kind { Gptq, Awq, Fp8 } kind = Kind::Gptq;
   int64_t bits = 4;
   int64_t group = 0;         ///< inputs that share a scale; 0: all
+  int64_t rows = 1;          ///< outputs that share a scale
   bool zerosLessOne = false; ///< zero points are stored less 1
 };
 

@@ -1,4 +1,5 @@
 #include "frontend/checkpoint/DecoderGraph.h"
+#include "frontend/checkpoint/BlockWeights.h"
 #include "frontend/checkpoint/GraphWriter.h"
 #include "frontend/checkpoint/PackedWeights.h"
 #include "frontend/files/DecodeTensor.h"
@@ -121,6 +122,8 @@ private:
     g_.setPart(module);
     if (d_.packing && weights_.find(module + ".qweight"))
       return packedLinear(x, module, in, out, bias);
+    if (d_.packing && weights_.find(module + blockScales))
+      return blockLinear(x, module, in, out, bias);
     Name w = d_.inputsFirst ? weight(module + ".weight", {in, out})
                             : g_.op("Transpose", {weight(module + ".weight", {out, in})},
                                     {{"perm", std::vector<int64_t>{1, 0}}});
@@ -133,23 +136,50 @@ private:
     auto w = unpackWeights(weights_, files_, module, in, out, *d_.packing,
                            [&](const std::string &name) { read_[name] = name; });
     if (!w) {
-      llvm::handleAllErrors(w.takeError(), [&](const CodedError &e) {
-        (e.code() == ExitCode::Unsupported ? unsupported_ : problems_).push_back(e.message());
-      });
+      note(w.takeError());
       return x;
     }
     const int64_t groups = in / w->group;
     Name q = g_.bytes(module + ".weight", DType::U8, {out, in}, w->q),
          zeros = g_.bytes(module + ".zeros", DType::U8, {out, groups}, w->zeros),
          scales = g_.floats(w->scales, {out, groups});
-    std::vector<GraphWriter::Attr> attrs{{"axis", int64_t(1)}, {"block_size", w->group}};
-    if (d_.dtype != DType::F32)
-      attrs.push_back({"output_dtype", int64_t(toOnnxType(d_.dtype))});
-    Name wide = g_.op("DequantizeLinear", {q, scales, zeros}, attrs),
+    Name wide = dequantised({q, scales, zeros}, w->group),
          columns = g_.op("Transpose", {wide}, {{"perm", std::vector<int64_t>{1, 0}}}),
          y = g_.op("MatMul", {inOrder(x, w->inputs), columns});
     bias |= weights_.find(module + ".bias") != nullptr;
     return bias ? g_.op("Add", {y, weight(module + ".bias", {out})}) : y;
+  }
+
+  /// The same of weights in fp8, whose bytes stay in their file.
+  Name blockLinear(const Name &x, const std::string &module, int64_t in, int64_t out, bool bias) {
+    auto w = readBlockWeights(weights_, files_, module, in, out, *d_.packing,
+                              [&](const std::string &name) { read_[name] = name; });
+    if (!w) {
+      note(w.takeError());
+      return x;
+    }
+    const SafetensorsEntry &entry = w->weight->entry;
+    const Name q = module + ".weight";
+    g_.external(q, DType::F8E4M3, entry.shape, w->weight->file, entry.offset, entry.bytes);
+    Name scales = g_.floats(w->scales, {out, in / w->group}),
+         wide = dequantised({q, scales}, w->group);
+    Name y =
+        g_.op("MatMul", {x, g_.op("Transpose", {wide}, {{"perm", std::vector<int64_t>{1, 0}}})});
+    return bias ? g_.op("Add", {y, weight(module + ".bias", {out})}) : y;
+  }
+
+  /// Of elements, scales and maybe zero points of groups along the last axis.
+  Name dequantised(llvm::ArrayRef<Name> inputs, int64_t group) {
+    std::vector<GraphWriter::Attr> attrs{{"axis", int64_t(1)}, {"block_size", group}};
+    if (d_.dtype != DType::F32)
+      attrs.push_back({"output_dtype", int64_t(toOnnxType(d_.dtype))});
+    return g_.op("DequantizeLinear", inputs, attrs);
+  }
+
+  void note(llvm::Error error) {
+    llvm::handleAllErrors(std::move(error), [&](const CodedError &e) {
+      (e.code() == ExitCode::Unsupported ? unsupported_ : problems_).push_back(e.message());
+    });
   }
 
   /// The columns of x in another order, which products of one input share; empty: x.

@@ -55,15 +55,38 @@ static llvm::ArrayRef<llvm::StringRef> packingKeysWithoutEffect() {
   return keys;
 }
 
+/// E4M3 with a scale for each block.
+static std::optional<Packing> readFp8(Config &c) {
+  Packing packing{.kind = Packing::Kind::Fp8, .bits = 8};
+  if (c.text("fmt", "e4m3") != "e4m3")
+    c.unsupported("fmt", "weights are read in e4m3");
+  if (c.text("activation_scheme", "dynamic") != "dynamic")
+    c.unsupported("activation_scheme", "scales of inputs that are given are not read");
+  const std::vector<int64_t> sizes = c.counts("weight_block_size");
+  if (sizes.size() != 2 || sizes[0] < 1 || sizes[1] < 1) {
+    c.unsupported("weight_block_size",
+                  "weights in fp8 are read with a scale for each block, as [128, 128]");
+    return std::nullopt;
+  }
+  packing.rows = sizes[0];
+  packing.group = sizes[1];
+  static const llvm::StringRef withoutEffect[] = {"dequantize", "ignored_layers",
+                                                  "modules_to_not_convert"};
+  c.refuseUnreadBut(withoutEffect);
+  return packing;
+}
+
 std::optional<Packing> readPacking(Config &config) {
   std::optional<Config> c = config.object("quantization_config");
   if (!c)
     return std::nullopt;
   Packing packing;
   const std::string method = c->text("quant_method", "");
+  if (method == "fp8")
+    return readFp8(*c);
   if (method != "gptq" && method != "awq") {
-    c->unsupported("quant_method", "weights are read in fp32, fp16 and bf16, and of a few bits as "
-                                   "gptq and awq save them");
+    c->unsupported("quant_method", "weights are read in fp32, fp16 and bf16, of a few bits as gptq "
+                                   "and awq save them, and in blocks of fp8");
     return std::nullopt;
   }
   const bool gptq = method == "gptq";

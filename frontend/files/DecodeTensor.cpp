@@ -36,15 +36,17 @@ std::optional<DType> fromOnnxType(int type) {
   }
 }
 
+// Numbers as in onnx.proto; an older schema has no names for them.
+static constexpr int fp8Type = 17, uint4Type = 21, int4Type = 22;
+
 int toOnnxType(DType dtype) {
+  if (dtype == DType::F8E4M3)
+    return fp8Type;
   for (int type = onnx::TensorProto::FLOAT; type <= onnx::TensorProto::BFLOAT16; ++type)
     if (fromOnnxType(type) == dtype)
       return type;
   llvm_unreachable("every type of the IR is one of ONNX");
 }
-
-// Numbers as in onnx.proto; an older schema has no names for them.
-static constexpr int fp8Type = 17, uint4Type = 21, int4Type = 22;
 
 static bool isFourBits(int type) { return type == uint4Type || type == int4Type; }
 bool isOfSteps(int type) { return isFourBits(type) || type == fp8Type; }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Small checkpoints with weights of a few bits as the tools of GPTQ and AWQ save them, with random
-numbers, and in wide/ the same model with the floats that they stand for, (q - z) s in float32.
+"""Small checkpoints with weights of a few bits as the tools of GPTQ and AWQ save them, and in fp8
+with a scale for each block, with random numbers, and in wide/ the same model with the floats that
+they stand for, (q - z) s in float32.
 
     make_packed.py tests/data/checkpoints/llama tests/data/packed
 
@@ -17,7 +18,8 @@ GROUP = 8
 PRODUCTS = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
             "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # which of eight outputs each field of a word holds
-NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32"}
+NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32",
+         np.dtype(np.uint8): "F8_E4M3"}
 GPTQ = {"quant_method": "gptq", "group_size": GROUP, "damp_percent": 0.01, "desc_act": False,
         "sym": False, "true_sequential": True, "checkpoint_format": "gptq"}
 FOLDERS = {
@@ -26,6 +28,8 @@ FOLDERS = {
     "gptq-8": {**GPTQ, "bits": 8, "sym": True},
     "awq": {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm",
             "zero_point": True, "modules_to_not_convert": None},
+    "fp8": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+            "weight_block_size": [10, 16], "modules_to_not_convert": ["lm_head"]},
 }
 
 
@@ -85,6 +89,23 @@ def quantised(rng, out, of, config):
             "g_idx": of.astype(np.int32)}, wide.T.copy()
 
 
+def e4m3(bits):
+    """The floats of bytes s eeee mmm."""
+    exponent, part = (bits >> 3 & 15).astype(np.int32), (bits & 7).astype(np.float32) / 8
+    size = np.where(exponent > 0, np.ldexp(1 + part, exponent - 7), np.ldexp(part, -6))
+    return np.where(bits & 128, -size, size).astype(np.float32)
+
+
+def blocks(rng, out, inputs, config):
+    """The same in fp8; blocks at the ends of rows and columns are smaller."""
+    rows, columns = config["weight_block_size"]
+    q = rng.integers(0, 256, (out, inputs)).astype(np.uint8)
+    q[q & 127 == 127] = 0  # no number
+    s = rng.uniform(0.5, 1.5, (-(-out // rows), -(-inputs // columns))).astype(np.float32) / 448
+    of = s[np.arange(out)[:, None] // rows, np.arange(inputs)[None] // columns]
+    return {"weight": q, "weight_scale_inv": s}, e4m3(q) * of
+
+
 def checkpoint(source, folder, config, rng):
     tensors, wide, shapes = {}, {}, {}
     for name, t in read(source / "model.safetensors").items():
@@ -102,7 +123,8 @@ def checkpoint(source, folder, config, rng):
         of = np.arange(inputs) // GROUP
         if config.get("desc_act"):
             of = orders.setdefault(same.get(part, part), rng.permutation(of))
-        parts, w = quantised(rng, out, of, config)
+        parts, w = (blocks(rng, out, inputs, config) if config["quant_method"] == "fp8" else
+                    quantised(rng, out, of, config))
         tensors.update({f"{module}.{part}": t for part, t in parts.items()})
         wide[module + ".weight"] = w
     base = json.loads((source / "config.json").read_text())

@@ -32,7 +32,7 @@ protected:
 };
 
 TEST_F(PackedWeights, StandForTheFloatsOfNumpy) {
-  for (const char *name : {"gptq", "gptq-8", "awq"})
+  for (const char *name : {"gptq", "gptq-8", "awq", "fp8"})
     EXPECT_EQ(logitsOf(packedData / name).byteArray(),
               logitsOf(packedData / name / "wide").byteArray())
         << name;
@@ -77,6 +77,33 @@ TEST_F(PackedWeights, WhatIsNotKnownIsRefused) {
   expectTaken();
   setPacking("bits", 8);
   expectRefused(ExitCode::Unsupported, {"bits", "4 bits"});
+}
+
+TEST_F(PackedWeights, BlocksOfFp8) {
+  const std::pair<const char *, Json> values[] = {{"fmt", "e5m2"},
+                                                  {"activation_scheme", "static"},
+                                                  {"weight_block_size", nullptr},
+                                                  {"weight_block_size", {128}},
+                                                  {"weight_block_size", {0, 16}},
+                                                  {"weight_per_tensor", true}};
+  for (const auto &[key, value] : values) {
+    take("fp8");
+    setPacking(key, value);
+    expectRefused(ExitCode::Unsupported, {key});
+  }
+  take("fp8");
+  setPacking("weight_block_size", {8, 16});
+  expectRefused(ExitCode::InvalidModel, {"weight_scale_inv' is not [5, 2], the blocks"});
+  take("fp8");
+  renameTensor("model.layers.0.self_attn.q_proj.weight_scale_inv",
+               "model.layers.0.self_attn.q_proj.weight_scale_all");
+  expectRefused(ExitCode::Unsupported, {"q_proj.weight' is of type F8_E4M3"});
+  take("fp8");
+  renameTensor("model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.q_proj.others");
+  expectRefused(ExitCode::InvalidModel, {"q_proj.weight' is missing"});
+  take("fp8");
+  writeFile("adapter_config.json", "{}");
+  expectRefused(ExitCode::Unsupported, {"an adapter is merged into weights in floating point"});
 }
 
 TEST_F(PackedWeights, TensorsOfAnotherModule) {
