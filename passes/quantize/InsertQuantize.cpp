@@ -8,6 +8,7 @@
 //                off by much
 //   fp8-tensor   the same with a calibrated scale for x
 //   fp8-weights  as w8a16, with w in E4M3
+//   fp8-block    the same with a scale for each block of 128 x 128, given for each row
 //   w4a16        the same with w in four bits, in groups of a row
 // Where x has one row for each sequence it stays as it is: the time goes into reading weights,
 // which are the same integers. So does it in @prefill_short, which is @prefill for prompts of few
@@ -379,7 +380,9 @@ private:
                                         : "its input is 0"),
                 linear.locations);
     }
-    return quantiseWeight(w, storage.group, momentsOf(linear), storage.type);
+    return storage.rows > 1
+               ? quantiseWeightByBlock(w, storage.rows, storage.group, momentsOf(linear))
+               : quantiseWeight(w, storage.group, momentsOf(linear), storage.type);
   }
 
   /// Smoothing made the columns of an input alike, which the gain alone does not tell: it is small
@@ -478,7 +481,10 @@ llvm::Error insertQuantize(PassContext &ctx) {
   const QuantizeOptions &options = ctx.options().quantize;
   findWideInputs(ctx.module(), ctx.options().quantize);
   addShortPrefill(ctx.module(), options);
-  if (options.scheme != QuantizeScheme::Fp8Weights && isFp8(options.scheme) && !options.fp8Products)
+  if (options.scheme == QuantizeScheme::Fp8Block)
+    ctx.note("activations keep their precision: no kernel multiplies fp8 by scales of blocks", {});
+  else if (options.scheme != QuantizeScheme::Fp8Weights && isFp8(options.scheme) &&
+           !options.fp8Products)
     ctx.note("activations keep their precision: not all architectures of the plan multiply fp8",
              {});
   if (options.widenWeights)

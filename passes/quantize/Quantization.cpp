@@ -28,6 +28,8 @@ llvm::StringRef schemeName(QuantizeScheme scheme) {
     return "fp8-tensor";
   case QuantizeScheme::Fp8Weights:
     return "fp8-weights";
+  case QuantizeScheme::Fp8Block:
+    return "fp8-block";
   case QuantizeScheme::W4A16:
     return "w4a16";
   case QuantizeScheme::Auto:
@@ -131,11 +133,14 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
 }
 
 WeightStorage storageOf(const Op &linear, const QuantizeOptions &options) {
-  if (const QuantizeScheme scheme = schemeOf(linear, options); scheme != QuantizeScheme::W4A16)
-    return isFp8(scheme) && isVocabularyProjection(linear)
-               ? WeightStorage{}
-               : WeightStorage{weightType(scheme), options.weightGroup};
   constexpr int64_t usual = 128;
+  const QuantizeScheme scheme = schemeOf(linear, options);
+  if (isFp8(scheme) && isVocabularyProjection(linear))
+    return {};
+  if (scheme == QuantizeScheme::Fp8Block)
+    return {DType::F8E4M3, usual, usual};
+  if (scheme != QuantizeScheme::W4A16)
+    return {weightType(scheme), options.weightGroup};
   const int64_t k = linear.operand(ops::Linear::W)->type.shape[1].constant().value_or(0),
                 group = int4Group(k, options.weightGroup ? options.weightGroup : usual);
   return isVocabularyProjection(linear) || group == 0 || options.keep.contains(layerName(linear))

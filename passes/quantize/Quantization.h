@@ -21,12 +21,13 @@ enum class QuantizeScheme : uint8_t {
   Fp8,        // w8a8 in E4M3
   Fp8Tensor,  // the same, its input by one calibrated scale
   Fp8Weights, // weights only, in E4M3
+  Fp8Block,   // in E4M3 with a scale for each block of a matrix
   W4A16,      // weights only, in four bits
   Auto,       // each product in the scheme that is chosen for it
 };
 constexpr bool isFp8(QuantizeScheme s) {
   return s == QuantizeScheme::Fp8 || s == QuantizeScheme::Fp8Tensor ||
-         s == QuantizeScheme::Fp8Weights;
+         s == QuantizeScheme::Fp8Weights || s == QuantizeScheme::Fp8Block;
 }
 /// Each input has one scale, which comes from statistics.
 constexpr bool hasCalibratedScales(QuantizeScheme s) {
@@ -78,7 +79,8 @@ struct QuantizeOptions {
   /// Activations stay in the plan's precision in products of that scheme.
   bool isWeightsOnly(QuantizeScheme s) const {
     return s == QuantizeScheme::W8A16 || s == QuantizeScheme::Fp8Weights ||
-           s == QuantizeScheme::W4A16 || (isFp8(s) && !fp8Products);
+           s == QuantizeScheme::W4A16 || s == QuantizeScheme::Fp8Block ||
+           (isFp8(s) && !fp8Products);
   }
   /// In all products that are quantised.
   bool isWeightsOnly() const;
@@ -105,11 +107,12 @@ enum class Treatment : uint8_t { Keep, WeightsOnly, Full };
 /// What the options mean for one layer; the reason, where it is not the scheme's usual treatment.
 std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOptions &options);
 
-/// What weights of `linear` are stored in, and elements of a row that share a scale, 0: all. The
-/// logits' product has bytes in every scheme, and so have rows that four bits do not divide.
+/// What weights of `linear` are stored in, and elements of a row and rows that share a scale, of a
+/// row 0: all. The logits' product has bytes in every scheme, and so have rows that four bits do
+/// not divide.
 struct WeightStorage {
   DType type = DType::I8;
-  int64_t group = 0;
+  int64_t group = 0, rows = 1;
 };
 WeightStorage storageOf(const Op &linear, const QuantizeOptions &options);
 /// About the mean square of each column of the product's input, but for one factor: of the

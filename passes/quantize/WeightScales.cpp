@@ -226,6 +226,36 @@ QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<fl
   return out;
 }
 
+QuantisedWeight quantiseWeightByBlock(const Tensor &w, int64_t rows, int64_t columns,
+                                      llvm::ArrayRef<float> moments) {
+  const int64_t n = w.dim(0), k = w.dim(1), group = std::gcd(columns, k), groups = k / group;
+  QuantisedWeight out{Tensor(DType::F8E4M3, w.shape()), Tensor(DType::F32, {n, groups}), {}};
+  const Tensor wide = w.cast(DType::F32);
+  auto quantise = [&](int64_t row, int64_t column) {
+    const int64_t height = std::min(rows, n - row), width = std::min(columns, k - column);
+    std::vector<float> block, met;
+    for (int64_t i = row; i < row + height; ++i) {
+      const float *from = wide.data<float>() + i * k + column;
+      block.insert(block.end(), from, from + width);
+      for (int64_t j = column; j < column + width; ++j)
+        met.push_back(moments.empty() ? 1 : moments[j]);
+    }
+    const float scale = bestFp8Scale(block.data(), met.data(), height * width);
+    for (int64_t i = 0; i < height; ++i) {
+      for (int64_t j = 0; j < width; ++j)
+        out.q.data<Fp8>()[(row + i) * k + column + j] = {
+            floatToFp8(block[i * width + j] * (1.0F / scale))};
+      for (int64_t g = column / group; g * group < column + width; ++g)
+        out.scale.data<float>()[(row + i) * groups + g] = scale;
+    }
+  };
+  llvm::parallelFor(0, (n + rows - 1) / rows, [&](size_t block) {
+    for (int64_t column = 0; column < k; column += columns)
+      quantise(int64_t(block) * rows, column);
+  });
+  return out;
+}
+
 double weightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments, DType type) {
   int64_t n = w.dim(0), k = w.dim(1);
   if (!group || k % group)

@@ -34,6 +34,12 @@ Tensor floatsOf(const QuantisedWeight &w, DType type);
 QuantisedWeight quantiseWeight(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments,
                                DType type = DType::I8);
 
+/// The same in fp8, with a scale for each block of `rows` rows and `columns` columns; those at the
+/// ends are smaller. Scales are given for each row, and for as many of its columns as divide both
+/// blocks and k.
+QuantisedWeight quantiseWeightByBlock(const Tensor &w, int64_t rows, int64_t columns,
+                                      llvm::ArrayRef<float> moments);
+
 /// The sum over all rows of what rounding to int8 or int4 adds, with s = max|w| / 127 for each
 /// group, or the scale and zero point of int4 that cover all of it.
 double weightError(const Tensor &w, int64_t group, llvm::ArrayRef<float> moments,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Decode steps as one kernel with weights of few bits in groups: GPTs and Llamas of int4, of int8 in
-# groups, and of floats with a vocabulary in int8; one sequence and several, over the state of a
+# groups, of fp8 in blocks, and of floats with a vocabulary in int8; one sequence and several, over the state of a
 # session and in pages, against the same plan on the CPU device.
 set -euo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
@@ -53,6 +53,7 @@ wanted='WeightGroup=\*/128' check gpt shares/rows.cuh --quantize=w4a16
 wanted='WeightGroup=\*/32' check gpt shares/shares.cuh --quantize=w4a16 --weight-group=32
 wanted='LastGroup=\*/32' check llama shares/rows.cuh --quantize=w8a16 --weight-group=32 \
   --quantize-include='.*'
+wanted='WeightGroup=\*/64' check llama shares/shares.cuh --quantize=fp8-block
 wanted='Last=\*/persistent::Element::I8' check llama shares/shares.cuh --quantize=w8a16 \
-  --quantize-exclude='layers'
+  --quantize-exclude='^0'
 rm -f ./*.onnx few.* cpu.json cuda.json agree.py

@@ -267,6 +267,9 @@ static llvm::StringRef meaning(llvm::StringRef scheme) {
       .Case("fp8-tensor", "as fp8, with one scale for each activation")
       .Case("fp8-weights", "weights in fp8 (E4M3), activations in the plan's precision")
       .Case("auto", "each layer in the fastest scheme with which the limits hold")
+      .Case("fp8-block",
+            "weights in fp8 (E4M3) with a scale for each block of 128 x 128, activations in the "
+            "plan's precision")
       .Case("w4a16", "int4 weights in groups of rows, activations in the plan's precision")
       .Default("");
 }

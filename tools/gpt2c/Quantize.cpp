@@ -369,7 +369,8 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
   findWideInputs(ctx.module(), quantize); // a function by itself, as the gate's, has no KV state
   if (int8) {
     card = std::make_unique<plan::QuantizationT>();
-    const bool weights = isFp8(quantize.scheme) && quantize.isWeightsOnly();
+    const bool weights = isFp8(quantize.scheme) && quantize.isWeightsOnly() &&
+                         quantize.scheme != QuantizeScheme::Fp8Block;
     card->scheme = schemeName(weights ? QuantizeScheme::Fp8Weights : quantize.scheme).str();
     card->int8_kv = quantize.kvType == DType::I8;
     card->weight_group = quantize.weightGroup;

@@ -195,6 +195,9 @@ void addCases(Suite &suite) {
       c.norm = NormKind::Layer;
       rows(suite, group, "i8 w in groups of " + std::to_string(wGroup) + " norm", c, bias(f16),
            odd(768));
+      c.norm = NormKind::None;
+      c.w = Scalar::F8E4M3;
+      rows(suite, group, "fp8 w in groups of " + std::to_string(wGroup), c, bias(f16), odd(768));
     }
   }
 }

@@ -165,3 +165,25 @@ def fp8_rows():
             [out, *quantise(y, d)], attrs | {"group": d}, tol=1e-5)
         add("quantized_append_attention", f"fp8 layer {layer} past {past} seq {seq} scale",
             inputs + [None, np.float32(0.01)], [out, *quantise(y, scale=0.01)], attrs, tol=1e-5)
+
+
+def fp8_blocks():
+    """Floats by weights with a scale for each block of 128 x 128, given for each row; blocks at the
+    ends are smaller, and have the scales of as many columns as divide them."""
+    draw = np.random.default_rng(128)
+    for m, n, k, group in ((1, 130, 256, 128), (3, 40, 192, 64), (20, 24, 320, 64),
+                           (2, 9, 200, 8)):
+        q = draw.choice(ALL, (n, k))
+        blocks = draw.uniform(0.5, 1.5, (-(-n // 128), -(-k // 128))).astype(np.float32) / 448
+        of = np.repeat(np.repeat(blocks.astype(np.float32), 128, 0), 128, 1)[:n, :k]
+        w, s = q.astype(np.float64) * of.astype(np.float64), np.ascontiguousarray(of[:, ::group])
+        x, c = (draw.standard_normal(shape).astype(np.float32) for shape in ((m, k), (n,)))
+        y = x.astype(np.float64) @ w.T + c
+        add("quantized_linear", f"fp8 in blocks {m}x{k}x{n}", [x, q, s, None, c],
+            [y.astype(np.float32)], tol=2e-5)
+        h = x.astype(np.float16)
+        y = h.astype(np.float64) @ w.T + c
+        # Kernels multiply halves: weights times the scales of their groups.
+        lost = np.abs(h.astype(np.float64)) @ np.abs(w).T * 2.0**-11
+        add("quantized_linear", f"fp8 in blocks {m}x{k}x{n} half",
+            [h, q, s, None, c.astype(np.float16)], [y.astype(np.float16)], tol=1e-3, slack=lost)

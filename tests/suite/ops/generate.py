@@ -39,7 +39,7 @@ for part in (onnx_cases.elementwise_unary, onnx_cases.elementwise_binary, onnx_c
              fused_cases.later_activations, decoder_cases.ropes_to_halves,
              decoder_cases.soft_caps, fp8_cases.fp8s, decoder_cases.ropes_of_normed_heads,
              fp8_cases.fp8_rows, int4_cases.int4s, rank_cases.of_ranks,
-             state_cases.states):
+             state_cases.states, fp8_cases.fp8_blocks):
     part()
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases.jsonl")
 with open(path, "w") as out:

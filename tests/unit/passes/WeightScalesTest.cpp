@@ -165,4 +165,44 @@ TEST(WeightScales, Fp8IsWithinAStepAndLeavesRoomForGains) {
   EXPECT_EQ(q.scale.data<float>()[1], 1);
 }
 
+TEST(WeightScales, BlocksOfFp8ShareAScale) {
+  std::mt19937 random(5);
+  for (auto [n, k, columns] : {std::tuple(5, 24, 8), {9, 28, 8}, {4, 6, 8}, {3, 8, 8}}) {
+    constexpr int64_t rows = 4;
+    const Tensor w = randomWeight(n, k, random);
+    std::vector<float> moments(k);
+    for (float &m : moments)
+      m = std::uniform_real_distribution<float>(0, 2)(random);
+    const QuantisedWeight q = quantiseWeightByBlock(w, rows, columns, moments);
+    const int64_t groups = q.scale.dim(1), group = k / groups;
+    ASSERT_EQ(columns % group, 0);
+    auto scaleOf = [&](int64_t i, int64_t j) {
+      return q.scale.data<float>()[i * groups + j / group];
+    };
+    auto errorOf = [&](int64_t row, int64_t column, float scale) {
+      double sum = 0;
+      for (int64_t i = row; i < std::min<int64_t>(n, row + rows); ++i)
+        for (int64_t j = column; j < std::min<int64_t>(k, column + columns); ++j) {
+          const float v = w.data<float>()[i * k + j];
+          sum += moments[j] * std::pow(fp8ToFloat(floatToFp8(v / scale)) * scale - v, 2);
+        }
+      return sum;
+    };
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < k; ++j) {
+        const int64_t row = i / rows * rows, column = j / columns * columns;
+        EXPECT_EQ(scaleOf(i, j), scaleOf(row, column));
+        const float scale = scaleOf(i, j), v = w.data<float>()[i * k + j];
+        EXPECT_EQ(q.q.data<Fp8>()[i * k + j].bits, floatToFp8(v * (1.0F / scale)));
+        float largest = 0;
+        for (int64_t a = row; a < std::min<int64_t>(n, row + rows); ++a)
+          for (int64_t b = column; b < std::min<int64_t>(k, column + columns); ++b)
+            largest = std::max(largest, std::fabs(w.data<float>()[a * k + b]));
+        EXPECT_LE(errorOf(row, column, scale), 1.001 * errorOf(row, column, largest / 112));
+      }
+    EXPECT_EQ(floatsOf(q, DType::F32).data<float>()[n * k - 1],
+              float(q.q.data<Fp8>()[n * k - 1]) * scaleOf(n - 1, k - 1));
+  }
+}
+
 } // namespace

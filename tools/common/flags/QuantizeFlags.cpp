@@ -26,6 +26,8 @@ static cl::opt<QuantizeScheme> scheme(
         clEnumValN(QuantizeScheme::Fp8Tensor, "fp8-tensor",
                    "the same, with one calibrated scale for each input"),
         clEnumValN(QuantizeScheme::Fp8Weights, "fp8-weights", "weights only, in fp8"),
+        clEnumValN(QuantizeScheme::Fp8Block, "fp8-block",
+                   "weights only, in fp8 with a scale for each block of 128 x 128"),
         clEnumValN(QuantizeScheme::W4A16, "w4a16",
                    "weights only, in int4 with a scale for each group of a row"),
         clEnumValN(QuantizeScheme::Auto, "auto",
