@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Decode steps as one kernel with weights of few bits in groups: GPTs and Llamas of int4, of int8 in
-# groups, of fp8 in blocks, and of floats with a vocabulary in int8; one sequence and several, over the state of a
-# session and in pages, against the same plan on the CPU device.
+# groups, of fp8 in blocks, and of floats with a vocabulary in int8; one sequence and several, over
+# the state of a session and in pages, against the same plan on the CPU device.
 set -euo pipefail
 source "$GPT2C_SOURCE_DIR/tests/e2e/need-onnx.bash"
 source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
