@@ -173,6 +173,7 @@ struct alignas(64) TensorMap {
   X(moduleLoadDataEx, cuModuleLoadDataEx, (CUmodule *, const void *, unsigned, int *, void **))    \
   X(moduleUnload, cuModuleUnload, (CUmodule))                                                      \
   X(moduleGetFunction, cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                \
+  X(moduleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr *, size_t *, CUmodule, const char *))      \
   X(funcSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                  \
   X(occupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor,                         \
     (int *, CUfunction, int, size_t))                                                              \

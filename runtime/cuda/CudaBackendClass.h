@@ -71,6 +71,7 @@ public:
   Result<FunctionProfile> profile(std::string_view function, std::span<const Tokens> sequences,
                                   std::span<const int32_t> past, int repetitions,
                                   const WantedSteps &wanted) override;
+  Result<std::vector<KernelMarks>> takeMarks() override { return executor_->takeMarks(); }
   Result<const plan::FunctionT *> trace(std::string_view function,
                                         std::span<const Tokens> sequences,
                                         std::span<const int32_t> past,

@@ -47,6 +47,14 @@ Result<CUfunction> Module::function(const std::string &name, unsigned sharedByte
   return function;
 }
 
+std::pair<CUdeviceptr, size_t> Module::variable(const std::string &name) const {
+  std::pair<CUdeviceptr, size_t> of = {};
+  if (!module_ || !device_->bindThread().ok() ||
+      device_->api().moduleGetGlobal(&of.first, &of.second, module_, name.c_str()) != kSuccess)
+    return {};
+  return of;
+}
+
 Result<std::shared_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   std::shared_ptr<CudaDevice> device(new CudaDevice);
   if (Status status = device->initialise(ordinal); !status.ok())

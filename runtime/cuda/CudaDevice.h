@@ -83,6 +83,8 @@ public:
 
   /// A kernel, ready for `sharedBytes` of dynamic shared memory.
   Result<CUfunction> function(const std::string &name, unsigned sharedBytes) const;
+  /// Where a variable is, and its bytes; zeros where the module has none of that name.
+  std::pair<CUdeviceptr, size_t> variable(const std::string &name) const;
 
 private:
   void swap(Module &other) {

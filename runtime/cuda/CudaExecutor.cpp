@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <iterator>
+#include <sstream>
 
 namespace gpt2c::rt::cuda {
 
@@ -305,6 +307,30 @@ Status CudaExecutor::readWeight(size_t index, std::span<std::byte> to) const {
     return {Code::Unsupported,
             "the device has no more than parts of weight " + std::to_string(index) + ", or none"};
   return device_->download(to.data(), weights_.address() + weightAt_[index], to.size());
+}
+
+Result<std::vector<KernelMarks>> CudaExecutor::takeMarks() const {
+  std::vector<KernelMarks> all;
+  for (const auto &kernel : plan_->meta().kernels) {
+    const Module &module = modules_[kernel->source];
+    const auto [at, bytes] = module.variable(kernel->name + "_marks");
+    const auto [names, length] = module.variable(kernel->name + "_markNames");
+    if (bytes == 0 || length == 0)
+      continue;
+    KernelMarks of{kernel->name, {}, std::vector<uint32_t>(bytes / 4)};
+    std::string text(length - 1, 0); // with a zero behind it
+    if (Status s = device_->download(text.data(), names, text.size()); !s.ok())
+      return s;
+    if (Status s = device_->download(of.words.data(), at, bytes); !s.ok())
+      return s;
+    if (Status s = device_->zero(at, bytes); !s.ok())
+      return s;
+    std::istringstream stream(text);
+    of.names.assign(std::istream_iterator<std::string>(stream), {});
+    if (std::ranges::any_of(of.words, [](uint32_t word) { return word != 0; }))
+      all.push_back(std::move(of));
+  }
+  return all;
 }
 
 /// The memory of the functions that are late, or of all others.

@@ -3,6 +3,7 @@
 
 #include "runtime/cuda/CudaDevice.h"
 #include "runtime/cuda/StageSteps.h"
+#include "runtime/device/Backend.h"
 #include "runtime/device/HostTensor.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlanVerify.h"
@@ -76,6 +77,8 @@ public:
   /// Copies what buffer `index` of the function holds now, as large as it is at `symbols`.
   Result<HostTensor> readBuffer(const plan::FunctionT &function, size_t index,
                                 std::span<const int64_t> symbols) const;
+  /// What Backend::takeMarks() returns.
+  Result<std::vector<KernelMarks>> takeMarks() const;
   /// The bytes that the kernels read of meta.weights[index]; Unsupported where a rank has no more
   /// than a part of it.
   Status readWeight(size_t index, std::span<std::byte> to) const;

@@ -36,6 +36,16 @@ struct FunctionProfile {
   std::vector<StepTime> steps;
 };
 
+/// What the blocks of a kernel noted of the last step that it ran: words[blocks][row][name].
+/// Kernels that note anything are compiled to (docs/kernels/persistent.md, "Where a step's time
+/// goes").
+struct KernelMarks {
+  static constexpr size_t blocks = 256;
+  std::string kernel;
+  std::vector<std::string> names;
+  std::vector<uint32_t> words;
+};
+
 /// What a device does now, and what it could. Zeros where that is not known.
 struct DeviceSpeed {
   double bytesPerSecond = 0;        ///< of copies within its memory: bytes read and written
@@ -112,6 +122,9 @@ public:
     (void)function, (void)sequences, (void)past, (void)repetitions, (void)wanted;
     return {Code::Unsupported, "the device " + name() + " does not time single steps"};
   }
+
+  /// Marks of the kernels that left some since the last call. Waits for them.
+  virtual Result<std::vector<KernelMarks>> takeMarks() { return std::vector<KernelMarks>{}; }
 
   /// The work of prefill(), or for "decode" of a step with one token for each sequence, one step
   /// after the other, and what each left in memory: the values that have a buffer of their own, and

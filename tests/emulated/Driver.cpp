@@ -493,6 +493,15 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *to, CUmodule module, const char 
     return kNotFound;
   return *to = &it->second, kSuccess;
 }
+EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *to, size_t *bytes, CUmodule module,
+                                     const char *name) {
+  const Entry entry(gate);
+  auto it = module->module.names.find(name);
+  if (it == module->module.names.end())
+    return kNotFound;
+  std::vector<char> &global = module->module.globals[it->second];
+  return *to = CUdeviceptr(global.data()), *bytes = global.size(), kSuccess;
+}
 EXPORT CUresult cuFuncSetAttribute(CUfunction f, int, int) { return f->loaded = true, kSuccess; }
 EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *to, CUfunction f, int, size_t) {
   f->loaded = true;

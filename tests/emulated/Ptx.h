@@ -82,6 +82,7 @@ struct Function {
 struct Module {
   std::map<std::string, Function> functions;
   std::vector<std::vector<char>> globals;
+  std::map<std::string, size_t> names; ///< of globals
   /// Throws Error for what is not understood.
   explicit Module(const std::string &text);
   Module(const Module &) = delete;

@@ -166,6 +166,8 @@ private:
       take(";");
     }
     place(v, isExternal, std::move(value));
+    if (v.space == Variable::Global)
+      module_.names[name] = module_.globals.size() - 1;
     scopes_.back().names[name] = {Name::Address, 0, v};
     return {name, v};
   }
@@ -415,7 +417,7 @@ private:
         {"%ctaid.z", Special::BlockZ},       {"%nctaid.x", Special::BlocksX},
         {"%nctaid.y", Special::BlocksY},     {"%nctaid.z", Special::BlocksZ},
         {"%cluster_ctarank", Special::Rank}, {"%smid", Special::Processor}};
-    if (name == "%globaltimer" || name == "%clock64") {
+    if (name == "%globaltimer" || name == "%clock64" || name == "%clock") {
       if (function_->time < 0) {
         function_->time = int(function_->constants.size());
         return newConstant(0);

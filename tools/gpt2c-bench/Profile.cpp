@@ -68,6 +68,34 @@ static rt::Result<rt::FunctionProfile> measureSteps(rt::Session &session, std::s
   return measured.take();
 }
 
+/// Of steps behind `depth` tokens, as Meter::decode() has them.
+static rt::Result<std::vector<Phases>> measurePhases(rt::Session &session, int batch, int depth,
+                                                     int steps) {
+  std::vector<rt::Tokens> context = randomPrompts(session, batch, depth);
+  if (rt::Status s = session.prefill(context).status(); !s.ok())
+    return s;
+  for (int run = 0; run < 3; ++run) { // two to warm up
+    if (rt::Status s = session.backend().takeMarks().status(); !s.ok())
+      return s;
+    std::vector<rt::Tokens> last;
+    for (const rt::Tokens &t : context)
+      last.push_back({t.back()});
+    if (rt::Status s = session.prefill(last, std::vector<int32_t>(batch, depth - 1)).status();
+        !s.ok())
+      return s;
+    if (rt::Status s = session.decode(steps).status(); !s.ok())
+      return s;
+  }
+  auto marks = session.backend().takeMarks();
+  if (!marks)
+    return marks.status();
+  std::vector<Phases> phases;
+  for (const rt::KernelMarks &of : *marks)
+    for (Phases &p : phasesOf(of))
+      phases.push_back(std::move(p));
+  return phases;
+}
+
 rt::Status timeWholeRuns(rt::Session &session, const MeasureOptions &options,
                          std::vector<Row> &rows) {
   // The end of the last step is that of all: each step that is timed takes whole runs of its own.
@@ -115,6 +143,12 @@ rt::Result<std::vector<Profile>> profile(rt::Session &session, const MeasureOpti
                                  {"flops", s.flops},
                                  {"floor_ms", s.floor},
                                  {"nodes", s.nodes}});
+    if (std::string_view(kind) == rt::functions::decode) {
+      auto phases = measurePhases(session, batch, past, options.decodeTokens);
+      if (!phases)
+        return phases.status();
+      p.phases = phases.take();
+    }
     profiles.push_back(std::move(p));
     return {};
   };

@@ -3,6 +3,7 @@
 
 #include "tools/gpt2c-bench/Measure.h"
 #include "tools/gpt2c-bench/Peak.h"
+#include "tools/gpt2c-bench/Phases.h"
 
 namespace gpt2c {
 
@@ -19,6 +20,8 @@ struct Profile {
   int batch = 0, tokens = 0; ///< as in Row
   std::string call;          ///< over rows, as --rows spells it; has no batch and tokens
   std::vector<StepRow> steps = {};
+  /// Of decode steps that are one kernel, where it notes them (gpt2c --step-marks).
+  std::vector<Phases> phases = {};
 
   double time() const { return steps.empty() ? 0 : steps.back().begin + steps.back().time; }
   std::string title() const;

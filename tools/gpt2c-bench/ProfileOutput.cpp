@@ -76,6 +76,12 @@ void printMarkdown(std::span<const Profile> profiles, const Peak &peak, std::ost
     kernelSheet(p).markdown(os);
     os << "\n";
     stepSheet(p, peak, false).markdown(os);
+    for (const Phases &phases : p.phases) {
+      os << "\n"
+         << phases.kernel << ", " << phases.blocks
+         << " blocks: microseconds from one mark to the next, of one step\n\n";
+      sheetOf(phases).markdown(os);
+    }
   }
   if (!profiles.empty())
     os << "\n" << profileExplanation << "\n";
@@ -120,6 +126,16 @@ Json profilesJson(std::span<const Profile> profiles) {
                            {"floor_ms", s.floor},
                            {"bytes", s.bytes},
                            {"flops", s.flops}});
+    Json phases = Json::array();
+    for (const Phases &of : p.phases)
+      for (const Phase &phase : of.phases)
+        phases.push_back(Json{{"kernel", of.kernel},
+                              {"blocks", of.blocks},
+                              {"until", phase.name},
+                              {"us", phase.mean},
+                              {"least_us", phase.least},
+                              {"most_us", phase.most},
+                              {"slots_us", phase.waited}});
     Json o{{"kind", p.kind}, {"ms", p.time()}, {"steps", std::move(steps)}};
     if (p.call.empty()) {
       o["batch"] = p.batch;
@@ -127,6 +143,8 @@ Json profilesJson(std::span<const Profile> profiles) {
     } else {
       o["call"] = p.call;
     }
+    if (!phases.empty())
+      o["phases"] = std::move(phases);
     list.push_back(std::move(o));
   }
   return list;

@@ -1,11 +1,32 @@
 // The kernel of a step of any shape in thread block clusters: shares/shares.cuh.
 #include "runtime/cuda/ExchangeRecord.h"
+#include "runtime/device/Backend.h"
 #include "templates/decode_step/common/PersistentBuilder.h"
 #include "templates/decode_step/common/PersistentConfig.h"
+
+#include "llvm/Support/CommandLine.h"
 
 namespace gpt2c {
 
 using namespace persistent;
+
+static llvm::cl::opt<bool> stepMarks(
+    "step-marks",
+    llvm::cl::desc("Blocks of decode steps in shares note when they did what: gpt2c-bench "
+                   "--profile reads it (for work on those kernels; they take longer)"),
+    llvm::cl::Hidden);
+
+/// Words that a kernel's marks go to, and their names.
+static std::string marksOf(const std::string &kernel, int records) {
+  static_assert(persistent::maxBlocks == rt::KernelMarks::blocks);
+  const std::string words = kernel + "_marks";
+  return "extern \"C\" {\n__device__ unsigned " + words + "[persistent::maxBlocks * " +
+         std::to_string((records - 3) / 2 + 1) + " * (int)shares::Mark::count];\n__device__ char " +
+         kernel +
+         "_markNames[] = GPT2C_SHARES_MARK_NAMES;\n}\n"
+         "template <> struct gpt2c::shares::MarkWords<persistent::SharesOf<" +
+         kernel + "Step>> {\n  static __device__ unsigned *words() { return " + words + "; }\n};\n";
+}
 
 void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                          const LinearStageConfig &qkv,
@@ -69,8 +90,11 @@ void PersistentBuilder::emitSharesKernel(const shares::Division &division,
                                .Function = hidden.Function,
                                .PageColumns = int(problem_.pageColumns),
                                .Members = division.members,
-                               .Tokens = int(shape_->tokens)};
+                               .Tokens = int(shape_->tokens),
+                               .Marks = stepMarks};
   k.text = define(k.name + "Step", config);
+  if (stepMarks)
+    k.text += marksOf(k.name, config.Records);
   if (division.members > 1)
     k.text +=
         "static_assert(sizeof(tile::Exchange) == " + std::to_string(sizeof(rt::ExchangeRecord)) +

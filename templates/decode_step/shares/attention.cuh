@@ -219,16 +219,22 @@ template <typename C>
 __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head, Keys<C> k,
                                                    int past, const Constants (&ofQ)[L::pairs]) {
   waitArrival(AtHead, turn);
+  note(Mark::heads_sums_came);
   HeadVector q = {{}, t};
   if (warp < k.tiles())
     q = query(head, ofQ, moments(shared.head.statistics[own], head.half.first));
+  note(Mark::queries_made);
   attendToTiles(k, past, scoreFactor(head.scale), q);
   sync<2, warps + 1>();
+  note(Mark::keys_attended, Mark::keys_attended_waited);
   sendParts();
   releaseKeys(k);
+  note(Mark::attended_sent);
   waitArrival(AtParts, turn);
+  note(Mark::attended_came);
   second<typename L::Projection>(head.half, C::Heads, 2 * k.slots(),
                                  [o = mergedParts()](int) { return o; });
+  note(Mark::projection_published, Mark::projection_published_waited);
   advance(2 * k.slots() + L::Projection::slots);
 }
 #endif

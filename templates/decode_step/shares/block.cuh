@@ -7,6 +7,7 @@
 #include "templates/decode_step/common/exchange.cuh"
 #include "templates/decode_step/common/record.cuh"
 #include "templates/decode_step/common/ring.cuh"
+#include "templates/decode_step/shares/marks.cuh"
 #include "templates/decode_step/shares/members.cuh"
 #include "templates/decode_step/shares/shares.h"
 #include "templates/device/int8.cuh"

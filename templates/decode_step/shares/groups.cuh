@@ -229,22 +229,28 @@ template <typename C>
 __device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words> &head, Keys<C> k,
                                                           int past) {
   waitArrival(AtHead, turn);
+  note(Mark::heads_sums_came);
   const int ofHead = warp / C::HeadsEach;
   HeadVector q = {{}, t};
   if (ofHead < L::headWarps && ofHead < k.tiles()) {
     const Moments m = moments(shared.head.statistics[own], head.half.first);
     queryWords(q.word, head, warp % C::HeadsEach, m);
   }
+  note(Mark::queries_made);
   attendToTiles(k, past, scoreFactor(head.scale), q);
   sync<2, warps + 1>();
+  note(Mark::keys_attended, Mark::keys_attended_waited);
   sendGroupParts();
   releaseKeys(k);
+  note(Mark::attended_sent);
   waitArrival(AtParts, turn);
   mergeGroupParts();
   sync<3, warps>();
+  note(Mark::attended_came);
   second<typename L::Projection>(head.half, L::busy, 2 * k.slots(), [&](int chunk) {
     return vectorIn(shared.attended + chunk * L::Projection::columns);
   });
+  note(Mark::projection_published, Mark::projection_published_waited);
   advance(2 * k.slots() + L::Projection::slots);
 }
 #endif

@@ -66,18 +66,21 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
         gain = rowGains<C::Gain>(head.half.first);
         ofQ = constantsOfQ(head);
       }
+      this->mark(layer, Mark::layer);
       const unsigned n = epoch * layers + layer;
       Base::enterLayer(n - 1);
       if (layer == 0)
         embedRows(shared.embedding(), s);
       else
         receiveRows<C::Clusters>(shared.mlpOf(layer - 1), place.clusters);
+      this->mark(layer, Mark::x_received);
       Base::enterLayer(n);
       if (place.hasHead) {
         storeRows(gain);
         Base::template sync<1, warps + 1>();
         refresh();
         firstOfHeads();
+        Base::note(Mark::heads_multiplied, Mark::heads_multiplied_waited);
         attentionOfRows(head, s, ofQ);
       }
       refresh();
@@ -86,10 +89,12 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
           L::hiddenRows * (place.hidden.begin + min(2 * (int)threadIdx.x, place.hidden.count - 2)));
       gain = rowGains<C::Gain>(half.first);
       receiveRows<L::headGroups>(head.half, L::headGroups);
+      Base::note(Mark::attention_received);
       storeRows(gain);
       Base::template sync<1, warps + 1>();
       refresh();
       firstOfMlp();
+      Base::note(Mark::mlp_multiplied, Mark::mlp_multiplied_waited);
       mlpOfRows(half, ofHidden);
       if constexpr (C::Members == 1) {
         // What the block has cleared comes before its choice.
@@ -101,13 +106,17 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
     refresh();
     const Gains gain = rowGains<C::FinalGain>(last.first);
     receiveRows<C::Clusters>(shared.mlpOf(layers - 1), place.clusters);
+    this->mark(layers, Mark::last_x_received);
     storeRows(gain);
     Base::template sync<1, warps + 1>();
     vocabularyOfRows(last, s);
+    this->mark(layers, Mark::vocabulary_multiplied);
+    this->markWaited(layers, Mark::vocabulary_multiplied_waited);
     if constexpr (C::Members > 1)
       chooseRowsOfMembers(step, epoch);
     else
       chooseRows(step, epoch % 3);
+    this->mark(layers, Mark::chosen);
     if (threadIdx.x == 0)
       shared.chosen.arrive();
     const int row = threadIdx.x;
@@ -197,13 +206,13 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
   const int steps = last.steps, warp = threadIdx.x / 32;
   if (warp < warps) {
     claimRegisters<144>();
-    RowsStep<C>{{{}, {}, shared}}.compute(steps);
+    RowsStep<C>{{{}, {}, {}, shared}}.compute(steps);
   } else {
     releaseRegisters<80>();
     if (warp < warps + helpers)
-      RowsStep<C>{{{}, {}, shared}}.help(steps);
+      RowsStep<C>{{{}, {}, {}, shared}}.help(steps);
     else
-      RowsStream<C>{{shared}}.run(steps);
+      RowsStream<C>{{{}, shared}}.run(steps);
   }
   __syncwarp();
   clusterBarrier(); // none ends while others send to it

@@ -259,8 +259,10 @@ template <typename C>
 __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Words> &head,
                                                              int step, const Constants &ofQ) {
   waitArrival(AtHead, turn);
+  Base::note(Mark::heads_sums_came);
   queries(head, ofQ);
   Base::template sync<2, warps + 1>();
+  Base::note(Mark::queries_made);
   int slots = 0;
   ofOwnRows([&](int sequence) {
     const RowKeys<C> keys(sequence < batch() ? shared.past[sequence] + step : 0, place.keyPart());
@@ -269,13 +271,17 @@ __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Wo
       attendToKeys(h, slots, keys, scoreFactor(head.scale));
   });
   Base::template sync<2, warps + 1>();
+  Base::note(Mark::keys_attended, Mark::keys_attended_waited);
   sendAttended();
+  Base::note(Mark::attended_sent);
   waitArrival(AtParts, turn);
   if constexpr (L::keyParts > 1) {
     mergeAttended();
     Base::template sync<3, warps>();
   }
+  Base::note(Mark::attended_came);
   projectionOfRows(head.half, slots);
+  Base::note(Mark::projection_published, Mark::projection_published_waited);
   advance(slots + L::Projection::slots);
 }
 #endif

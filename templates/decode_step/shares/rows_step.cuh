@@ -410,6 +410,7 @@ template <typename C> struct RowsStep : Step<C> {
     using P = typename L::Output;
     const int pair = threadIdx.x;
     waitArrival(AtMlp, turn);
+    Base::note(Mark::mlp_sums_came);
     const bool has = 2 * pair < place.hidden.count;
 #pragma unroll
     for (int q = 0; q < L::rowGroups; q++) {
@@ -419,10 +420,13 @@ template <typename C> struct RowsStep : Step<C> {
       T *const to = &shared.hidden[q * columnRows + place.rank][pair / 4 * 8];
       sendWords(Mma<T>::pack(v.x, v.y), has ? to : nullptr, AtHidden);
     }
+    Base::note(Mark::hidden_sent);
     waitArrival(AtHidden, turn);
+    Base::note(Mark::hidden_came);
     secondOfRows<P, L::rowGroups>(
         half, sourceOf(place.clusters, place.cluster), 0, true, 0,
         [&](int chunk) { return rowsIn<L::rowGroups>(shared.hidden, g, chunk * P::columns); });
+    Base::note(Mark::output_published, Mark::output_published_waited);
     advance(P::slots);
   }
 

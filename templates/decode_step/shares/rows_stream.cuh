@@ -13,7 +13,7 @@ template <typename C> struct RowsStream : Stream<C> {
   using L = Layout<C>;
   using T = typename C::T;
   using W = typename C::W;
-  using Base::shared, Base::place, Base::policy, Base::lane;
+  using Base::shared, Base::place, Base::policy, Base::lane, Base::layer;
 
   /// Slot `i` of a head's keys: some tiles, each with that of its values, of which the even rows
   /// come first. The rows of a tile follow each other, so each of both has one address.
@@ -57,6 +57,7 @@ template <typename C> struct RowsStream : Stream<C> {
           return RowAt{exists, (i64)row * C::D + slice};
         },
         of.half.first.scales);
+    Base::note(Mark::heads_filled, Mark::heads_filled_waited);
     if (first)
       persistent::barrierWait(shared.chosen, parity);
 #pragma unroll 1
@@ -67,12 +68,14 @@ template <typename C> struct RowsStream : Stream<C> {
       const State<C> state(of, sequence, place.keyHead + i % place.keys, shared.pages[own]);
       Base::fillSlots(keys.slots, [&](int slot) { fillKeys(state, keys, slot); });
     }
+    Base::note(Mark::keys_filled, Mark::keys_filled_waited);
     Base::template fill<typename L::Projection>(
         of.half.weights.template as<const W>(), L::Projection::tiles, place.heads * dim,
         [&](int i) {
           return RowAt{i < place.columns, (i64)(slice + i) * L::attended + place.queryRow(0)};
         },
         of.half.scales);
+    Base::note(Mark::projection_filled, Mark::projection_filled_waited);
   }
 
   __device__ __forceinline__ void vocabularyOfRows(const VocabularyRecord<Words> &of) {
@@ -98,13 +101,16 @@ template <typename C> struct RowsStream : Stream<C> {
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
 #pragma unroll 1
-      for (int layer = 0; layer < RowsShared<C>::layers; layer++) {
+      for (layer = 0; layer < RowsShared<C>::layers; layer++) {
+        this->mark(layer, Mark::loader);
         if (place.hasHead)
           headOfRows(shared.headOf(layer), step, Base::waits && layer == 0 && step > 0,
                      (step - 1) & 1);
         Base::mlp(shared.mlpOf(layer));
       }
+      this->mark(layer, Mark::loader);
       vocabularyOfRows(shared.vocabulary());
+      Base::note(Mark::vocabulary_filled, Mark::vocabulary_filled_waited);
     }
   }
 };

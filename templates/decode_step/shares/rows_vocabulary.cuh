@@ -28,6 +28,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
   }
   Base::template sync<3, warps>();
   waitArrival(AtWhole, step);
+  this->mark(M::layers, Mark::last_x_came);
   // Of row group q sequences 2 t and the next are 2 q and 2 q + 1.
   constexpr int ofLane = 2 * L::rowGroups;
   auto sequenceOf = [&](int i) { return i / 2 * columnRows + 2 * t + i % 2; };

@@ -85,18 +85,21 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
                              place.cluster * C::HeadDim + min(2 * (lane + 32 * p), C::HeadDim - 2));
       if (place.hasHead)
         loadGain<C::Gain>(head.half.first, gain);
+      this->mark(layer, Mark::layer);
       const unsigned n = epoch * layers + layer;
       enterLayer(n - 1);
       if (layer == 0)
         embed(embedding, past + s);
       else
         receive<C::Clusters>(shared.mlpOf(layer - 1), place.clusters);
+      this->mark(layer, Mark::x_received);
       enterLayer(n);
       if (place.hasHead) {
         store(gain);
         sync<1, warps + 1>();
         refresh();
         first<typename L::Head>(shared.head, AtHead, L::Head::tiles);
+        note(Mark::heads_multiplied, Mark::heads_multiplied_waited);
         const Keys<C> k(past + s, place.rank);
         if constexpr (L::grouped)
           attentionOfGroup(head, k, past + s);
@@ -109,10 +112,12 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
           L::hiddenRows * (place.hidden.begin + min(2 * (int)threadIdx.x, place.hidden.count - 2)));
       loadGain<C::Gain>(half.first, gain);
       receive<L::busy>(head.half, L::busy);
+      note(Mark::attention_received);
       store(gain);
       sync<1, warps + 1>();
       refresh();
       first<typename L::Hidden>(shared.mlp, AtMlp, place.hiddenTiles);
+      note(Mark::mlp_multiplied, Mark::mlp_multiplied_waited);
       mlp(half, ofHidden);
       if constexpr (C::Members == 1) {
         // What the block has cleared comes before its choice.
@@ -124,13 +129,17 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
     refresh();
     loadGain<C::FinalGain>(last.first, gain);
     receive<C::Clusters>(shared.mlpOf(layers - 1), place.clusters);
+    this->mark(layers, Mark::last_x_received);
     store(gain);
     sync<1, warps + 1>();
     vocabulary(last, s);
+    this->mark(layers, Mark::vocabulary_multiplied);
+    this->markWaited(layers, Mark::vocabulary_multiplied_waited);
     if constexpr (C::Members > 1)
       chooseOfMembers(step, epoch);
     else
       choose(step, epoch % 3);
+    this->mark(layers, Mark::chosen);
     if (threadIdx.x == 0) {
       shared.chosen.arrive();
       if (blockIdx.x == 0) {
@@ -218,13 +227,13 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
   static_assert(warps % 4 == 0 && (helpers + loaders) % 4 == 0); // whole warpgroups
   if (warp < warps) {
     claimRegisters<144>();
-    Step<C>{{}, {}, shared}.compute(steps);
+    Step<C>{{}, {}, {}, shared}.compute(steps);
   } else {
     releaseRegisters<80>();
     if (warp < warps + helpers)
-      Step<C>{{}, {}, shared}.help(steps);
+      Step<C>{{}, {}, {}, shared}.help(steps);
     else
-      Stream<C>{shared}.run(steps);
+      Stream<C>{{}, shared}.run(steps);
   }
   __syncwarp();
   clusterBarrier(); // none ends while others send to it

@@ -7,7 +7,7 @@
 namespace gpt2c::shares {
 #if __CUDA_ARCH__ >= 900
 
-template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
+template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, Marker<C> {
   using Ring = persistent::RingPlace<C::Slots>;
   using Ring::slot, Ring::lap, Ring::advance;
   using L = Layout<C>;
@@ -53,9 +53,16 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   /// The slot i behind the next one.
   __device__ __forceinline__ int slotAt(int i) const { return Ring::farSlotAt(i); }
   __device__ __forceinline__ void waitSlot(int i) const {
-    persistent::barrierWait(shared.full[slotAt(i)], Ring::farLapAt(i));
+    this->timed([&] { persistent::barrierWait(shared.full[slotAt(i)], Ring::farLapAt(i)); });
     __syncwarp();
   }
+  /// The end of a phase of the layer; of one that reads the ring: and how long it waited there.
+  __device__ __forceinline__ void note(Mark m) const { this->mark(markedLayer(), m); }
+  __device__ __forceinline__ void note(Mark m, Mark waited) const {
+    note(m);
+    this->markWaited(markedLayer(), waited);
+  }
+  __device__ __forceinline__ int markedLayer() const { return turn % SharedOf<C>::layers; }
   /// What the warp has read is given back: it arrives `times` times of those of all readers.
   __device__ __forceinline__ void release(int i, int times) const {
     __syncwarp();
@@ -644,6 +651,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
   __device__ __forceinline__ void mlp(const HalfRecord<Words> &half, const Constants &c) {
     const int pair = threadIdx.x;
     waitArrival(AtMlp, turn);
+    note(Mark::mlp_sums_came);
     if (pair < L::Output::operand / 2) {
       float2 v = {};
       if (2 * pair < place.hidden.count)
@@ -651,9 +659,11 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C> {
       *reinterpret_cast<unsigned *>(shared.hidden + 2 * pair) = Mma<T>::pack(v.x, v.y);
     }
     sync<3, warps>();
+    note(Mark::hidden_came);
     second<typename L::Output>(half, place.clusters, 0, [&](int chunk) {
       return vectorIn(shared.hidden + chunk * L::Output::columns);
     });
+    note(Mark::output_published, Mark::output_published_waited);
     advance(L::Output::slots);
   }
 

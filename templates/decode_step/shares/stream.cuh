@@ -14,7 +14,7 @@ struct RowAt {
 };
 
 /// Slots in turn, by copies of 16 bytes: rows of a slice are too short for TMA.
-template <typename C> struct Stream {
+template <typename C> struct Stream : Marker<C> {
   using L = Layout<C>;
   using T = typename C::T;
   using W = typename C::W;
@@ -32,6 +32,7 @@ template <typename C> struct Stream {
   int slot = mine, until = mine; ///< the warp's next, and how many others fill before it
   unsigned lap = 0;
   u64 policy = 0;
+  int layer = 0; ///< that marks are of
   static_assert(C::Slots >= loaders);
 
   /// Zeros where `valid` is false.
@@ -67,7 +68,7 @@ template <typename C> struct Stream {
   template <typename Fill> __device__ __forceinline__ void fillSlots(int slots, Fill &&fillIt) {
 #pragma unroll 1
     while (until < slots) {
-      persistent::barrierWait(shared.empty[slot], lap ^ 1);
+      this->timed([&] { persistent::barrierWait(shared.empty[slot], lap ^ 1); });
       __syncwarp();
       fillIt(until);
       shared.full[slot].arriveBehindCopies();
@@ -168,6 +169,11 @@ template <typename C> struct Stream {
     }
   }
 
+  /// The end of what the warp fills for a product, and how long it waited for slots.
+  __device__ __forceinline__ void note(Mark m, Mark waited) const {
+    this->mark(layer, m);
+    this->markWaited(layer, waited);
+  }
   /// first: keys come behind the choice of the step before, whose `parity` that is.
   __device__ __forceinline__ void head(const HeadRecord<Words> &of, int past, bool first,
                                        unsigned parity);
@@ -193,6 +199,7 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
         }
       },
       of.half.first.scales);
+  note(Mark::heads_filled, Mark::heads_filled_waited);
   if (first)
     persistent::barrierWait(shared.chosen, parity);
   const State<C> state(of, 0, place.keyHead, shared.pages);
@@ -207,12 +214,14 @@ __device__ __forceinline__ void Stream<C>::head(const HeadRecord<Words> &of, int
     if (i == 1)
       k.next();
   }
+  note(Mark::keys_filled, Mark::keys_filled_waited);
   fill<typename L::Projection>(
       of.half.weights.template as<const W>(), L::Projection::tiles, C::HeadsEach * C::HeadDim,
       [&](int i) {
         return RowAt{i < place.columns, (i64)(slice + i) * L::attended + place.queryRow(0)};
       },
       of.half.scales);
+  note(Mark::projection_filled, Mark::projection_filled_waited);
 }
 
 template <typename C> __device__ __forceinline__ void Stream<C>::mlp(const HalfRecord<Words> &of) {
@@ -225,12 +234,14 @@ template <typename C> __device__ __forceinline__ void Stream<C>::mlp(const HalfR
                      (i64)(each * place.hidden.begin + i) * C::D + slice};
       },
       of.first.scales);
+  note(Mark::mlp_filled, Mark::mlp_filled_waited);
   fill<typename L::Output>(
       of.weights.template as<const W>(), L::Output::tiles, place.hidden.count,
       [&](int i) {
         return RowAt{i < place.columns, (i64)(slice + i) * C::Hidden + place.hidden.begin};
       },
       of.scales);
+  note(Mark::output_filled, Mark::output_filled_waited);
 }
 
 template <typename C>
@@ -252,12 +263,15 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int steps) 
 #pragma unroll 1
   for (int step = 0; step < steps; step++) {
 #pragma unroll 1
-    for (int layer = 0; layer < Shared<C>::layers; layer++) {
+    for (layer = 0; layer < Shared<C>::layers; layer++) {
+      this->mark(layer, Mark::loader);
       if (place.hasHead)
         head(shared.headOf(layer), begin + step, waits && layer == 0 && step > 0, (step - 1) & 1);
       mlp(shared.mlpOf(layer));
     }
+    this->mark(layer, Mark::loader);
     vocabulary(shared.vocabulary());
+    note(Mark::vocabulary_filled, Mark::vocabulary_filled_waited);
   }
 }
 #endif

@@ -21,6 +21,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
          remote(shared.arrived[AtWhole].address(), block));
   }
   waitArrival(AtWhole, step);
+  this->mark(Shared<C>::layers, Mark::last_x_came);
   const Moments m = moments(shared.whole.statistics, product);
   float *const logits = record.logits;
   const int tiles = ceilDiv(C::Vocab, tileRows),
