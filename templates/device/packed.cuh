@@ -37,31 +37,41 @@ template <> struct PackedGroup<__nv_bfloat16> {
             pair(bytes.y, 0x1100, codes << 4),
             pair(bytes.y, 0x3322, __funnelshift_r(codes, codes, 8))};
   }
-  /// Puts the exceptions of eight elements, number `eighth` of the group, in their places. `words`:
-  /// the first of all groups.
-  __device__ __forceinline__ void mend(uint4 &v, unsigned eighth, const unsigned *words) const {
-    auto put = [&](unsigned exception) {
-      if ((exception >> 19 & 31) != eighth)
+  /// Whether eight elements, number `eighth` of the group, may have exceptions.
+  __device__ __forceinline__ bool mayHave(unsigned eighth) const {
+    return isListed() ? (word & 0xffffff) != 0x7f80 : (word >> 19 & 31) == eighth;
+  }
+  /// Puts the exceptions of v[n], number `eighth` of the group, in their places. `words`: the first
+  /// of all groups.
+  template <int N>
+  __device__ __forceinline__ void mend(uint4 (&v)[N], int n, unsigned eighth,
+                                       const unsigned *words) const {
+    const unsigned *from = words - listed();
+    unsigned entry = isListed() ? __ldg(from--) : word | last;
+#pragma unroll 1
+    while (true) {
+      if ((entry >> 19 & 31) == eighth) {
+        const unsigned pair = n * 4 + (entry >> 17 & 3),
+                       selector = entry >> 16 & 1 ? 0x5410 : 0x3254; // bytes in the place of two
+        auto put = [&](unsigned &of, unsigned at) {
+          of = pair == at ? __byte_perm(of, entry, selector) : of;
+        };
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+          put(v[i].x, 4 * i);
+          put(v[i].y, 4 * i + 1);
+          put(v[i].z, 4 * i + 2);
+          put(v[i].w, 4 * i + 3);
+        }
+      }
+      if ((entry & last) != 0)
         return;
-      const unsigned half = exception >> 16 & 1, pair = exception >> 17 & 3,
-                     selector = half ? 0x5410 : 0x3254; // bytes of the element in the place of two
-      auto mended = [&](unsigned of) { return __byte_perm(of, exception, selector); };
-      v.x = pair == 0 ? mended(v.x) : v.x;
-      v.y = pair == 1 ? mended(v.y) : v.y;
-      v.z = pair == 2 ? mended(v.z) : v.z;
-      v.w = pair == 3 ? mended(v.w) : v.w;
-    };
-    if (!isListed()) {
-      put(word);
-    } else if (const unsigned n = listed()) {
-      const unsigned *from = words - n;
-      unsigned entry;
-      do {
-        entry = __ldg(from--);
-        put(entry);
-      } while ((int)entry >= 0);
+      entry = __ldg(from--);
     }
   }
+
+private:
+  static constexpr unsigned last = 1u << 31; ///< of an entry of the list
 };
 
 } // namespace gpt2c

@@ -24,8 +24,10 @@ assert changed > 3
 onnx.save(model, sys.argv[1])
 PYTHON
 ids=(--ids=5,11,3 --ids=7,2,9,4,1,8,30,22,17 --ids=40)
-run() { # DEVICE PLAN COUNT
-  gpt2c-run "$2" --device="$1" "${ids[@]:0:$3}" -n 2 --ignore-eos --output=json --logprobs=20
+run() { # DEVICE PLAN COUNT: tokens and their probabilities
+  gpt2c-run "$2" --device="$1" "${ids[@]:0:$3}" -n 2 --ignore-eos --output=json --logprobs=20 |
+    python3 -c 'import json, sys
+for s in json.load(sys.stdin)["sequences"]: print(s["ids"], *s["logprobs"], sep="\n")'
 }
 # check NAME HEADER COUNT OPTION...: of so many sequences.
 check() {

@@ -115,51 +115,54 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
     }
   }
   /// The same of packed weights, in the order of unpacked ones: lane t has eight columns of each
-  /// 32, which need not be a block.
+  /// 32, which need not be a block. Exceptions of some blocks at a time have one place in the code:
+  /// a layer has to fit into the instruction cache.
   template <typename P, typename X>
   __device__ __forceinline__ void accumulatePacked(TileSum &sum, const char *tile, const X &x,
                                                    int column) const {
-    constexpr int blocks = P::padded / packedBlock, ofGroup = P::group / packedBlock,
-                  together = X::isIndexed ? blocks : 4;
-    static_assert(blocks <= 31);
+    constexpr int blocks = P::padded / packedBlock, ofGroup = P::group / packedBlock, together = 2,
+                  blockBytes = bytesOf(packedBlock, P::bits);
     const int begin = (firstColumn<P>() + column) / 8;
     int own = t, block = begin / 4 % ofGroup;
     const char *rows = tile + 2 * g * P::pitch;
-    const unsigned *words = reinterpret_cast<const unsigned *>(rows + bytesOf(P::stored, P::bits));
+    const char *const words = rows + bytesOf(P::stored, P::bits);
     if constexpr (P::stored > P::padded) {
       const int at = begin % 4 + t;
       own = at % 4;
-      rows += at / 4 * bytesOf(packedBlock, P::bits);
+      rows += at / 4 * blockBytes;
       block += at / 4;
-      words += block / ofGroup;
-      block %= ofGroup;
     }
-    PackedGroup<T> a, b;
-    unsigned exceptions = 0; ///< blocks that may have one of this lane's
-#pragma unroll 1
+    auto groupOf = [&](int i, int odd) {
+      return PackedGroup<T>{
+          *reinterpret_cast<const unsigned *>(words + (block + i) / ofGroup * 4 + odd * P::pitch)};
+    };
+    auto eighthOf = [&](int i) { return (block + i) % ofGroup * 4 + own; };
+#pragma unroll(X::isIndexed ? ceilDiv(blocks, together) : 1)
     for (int first = 0; first < blocks; first += together) {
+      auto blockAt = [&](int j) {
+        return blocks % together == 0 ? first + j : min(first + j, blocks - 1);
+      };
+      uint4 v[2 * together]; // of both rows
+      unsigned exceptional = 0;
 #pragma unroll
-      for (int j = 0; j < together; j++) {
-        const int i = first + j;
-        if (blocks % together != 0 && i >= blocks)
-          break;
-        if (i == 0 || block == 0) {
-          a = {words[0]};
-          b = {words[P::pitch / 4]};
-          words++;
-          exceptions = blocksOf(a, own, i - block) | blocksOf(b, own, i - block);
-        }
-        const char *const from = rows + i * bytesOf(packedBlock, P::bits);
-        uint4 v = packedEight(from, own, a), w = packedEight(from + P::pitch, own, b);
-        if (exceptions >> i & 1) {
-          a.mend(v, block * 4 + own, packedWords<P>());
-          b.mend(w, block * 4 + own, packedWords<P>());
-        }
-        block = (block + 1) % ofGroup;
-#pragma unroll
-        for (int q = 0; q < X::groups; q++)
-          multiply(sum, X::groups == 2 ? 2 * q : j % 2 * 2, v, w, x(i, 1, 0, q));
+      for (int n = 0; n < 2 * together; n++) {
+        const int i = blockAt(n / 2);
+        const PackedGroup<T> of = groupOf(i, n % 2);
+        v[n] = packedEight(rows + i * blockBytes + n % 2 * P::pitch, own, of);
+        exceptional |= of.mayHave(eighthOf(i)) ? 1u << n : 0;
       }
+#pragma unroll 1
+      for (; exceptional != 0; exceptional &= exceptional - 1) {
+        const int n = __ffs((int)exceptional) - 1, i = blockAt(n / 2);
+        groupOf(i, n % 2).mend(v, n, eighthOf(i), packedWords<P>());
+      }
+#pragma unroll
+      for (int j = 0; j < together; j++)
+        if (blocks % together == 0 || first + j < blocks)
+#pragma unroll
+          for (int q = 0; q < X::groups; q++)
+            multiply(sum, X::groups == 2 ? 2 * q : j % 2 * 2, v[2 * j], v[2 * j + 1],
+                     x(first + j, 1, 0, q));
     }
   }
   static __device__ __forceinline__ uint4 packedEight(const char *block, int eighth,
@@ -167,14 +170,6 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
     return PackedGroup<T>::eight(
         *reinterpret_cast<const uint2 *>(block + eighth * 8),
         *reinterpret_cast<const unsigned *>(block + packedBlock + eighth * 4), of.factors());
-  }
-  /// A bit for each block of the chunk in which eight columns, number `own`, may have exceptions of
-  /// a group; the group's first block would be number `first`.
-  static __device__ __forceinline__ unsigned blocksOf(PackedGroup<T> group, int own, int first) {
-    if (group.isListed())
-      return group.listed() == 0 ? 0u : ~0u;
-    const int block = first + (int)(group.word >> 21 & 7);
-    return (int)(group.word >> 19 & 3) == own && block >= 0 && block < 32 ? 1u << block : 0u;
   }
   /// The first column of a whole row that the block has.
   template <typename P> __device__ __forceinline__ int firstColumn() const {
@@ -326,7 +321,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
 #pragma unroll 1
     for (int tile = begin + warp; tile < end; tile += warps) {
       TileSum sum = {};
-#pragma unroll
+#pragma unroll(P::packed ? 1 : P::chunks)
       for (int j = 0; j < P::chunks; j++) {
         const int s = first + (P::chunks > 1 ? tile * P::chunks + j : tile / P::each);
         waitSlot(s);
