@@ -37,15 +37,21 @@ template <> struct PackedGroup<__nv_bfloat16> {
             pair(bytes.y, 0x1100, codes << 4),
             pair(bytes.y, 0x3322, __funnelshift_r(codes, codes, 8))};
   }
-  /// Whether eight elements, number `eighth` of the group, may have exceptions.
-  __device__ __forceinline__ bool mayHave(unsigned eighth) const {
-    return isListed() ? (word & 0xffffff) != 0x7f80 : (word >> 19 & 31) == eighth;
+  /// Whether eight elements, number `eighth` of the group, may have exceptions, or those that a lane
+  /// has of so many blocks, a power of two that the first one's number divides by.
+  __device__ __forceinline__ bool mayHave(unsigned eighth, int blocks) const {
+    const unsigned places = (unsigned)(31 & ~((blocks - 1) << 2)) << 19;
+    const bool list = (word & 0x7f80) == 0x7f80, here = ((word ^ eighth << 19) & places) == 0,
+               some = (word & 0xffffff) != 0x7f80;
+    return (list | here) & some; // no branch
   }
   /// Puts the exceptions of v[n], number `eighth` of the group, in their places. `words`: the first
   /// of all groups.
   template <int N>
   __device__ __forceinline__ void mend(uint4 (&v)[N], int n, unsigned eighth,
                                        const unsigned *words) const {
+    if ((word & 0xffffff) == 0x7f80)
+      return;
     const unsigned *from = words - listed();
     unsigned entry = isListed() ? __ldg(from--) : word | last;
 #pragma unroll 1

@@ -1,6 +1,7 @@
 #include "templates/decode_step/shares/SharesDivision.h"
 
 #include <algorithm>
+#include <array>
 
 namespace gpt2c::shares {
 
@@ -23,22 +24,27 @@ static bool fits(const Product &p, int slots) {
 /// (Step::multiply).
 static bool meets(const Division &d) { return d.gated || d.grouped() || d.rows > 1; }
 
-/// Of several sequences: many slots, which most warps may have in turn.
-static int slotsForKeys(int most) {
-  constexpr int enough = 8; // warps
-  auto value = [&](int slots) { return slots * std::min(keyWarps(slots), int(enough)); };
-  int best = most;
-  for (int slots = most; slots > most - warps && slots > 0; --slots)
-    if (value(slots) > value(best))
-      best = slots;
-  return best;
+/// Whether the warps read the products of the layers as one of these says.
+static bool areRead(const Division &d, int slots) {
+  const Products p = productsOf(d);
+  const std::array read = {p.head, p.projection, p.hidden, p.output};
+  return std::all_of(read.begin(), read.end(), [&](const Product &of) {
+    return meets(d) ? of.chunks <= slots : fits(of, slots);
+  });
 }
-/// The number of slots for slotBytes; 0: nothing fits.
-static int slotsOf(Division d, int records, int64_t sharedBytes) {
-  d.slots = 64;
-  const int64_t room = (sharedBytes - otherBytes(d, records)) / d.slotBytes;
-  const int most = int(std::min<int64_t>({room, d.slots, warps * d.lastChunks}));
-  return d.rows > 1 ? slotsForKeys(most) : most / d.lastChunks * d.lastChunks;
+
+/// The number of slots for slotBytes: many, which most warps may have in turn; 0: nothing fits.
+static int slotsOf(const Division &d, int records, int64_t sharedBytes) {
+  constexpr int enough = 8; // warps
+  Division ring = d;
+  ring.slots = 64;
+  const int most =
+      int(std::min<int64_t>((sharedBytes - otherBytes(ring, records)) / d.slotBytes, ring.slots));
+  int best = std::max(most, 0), value = 0;
+  for (int slots = most; slots > most - warps && slots > 0; --slots)
+    if (int v = slots * std::min(slotWarps(slots), int(enough)); v > value && areRead(d, slots))
+      best = slots, value = v;
+  return best;
 }
 
 /// Sizes of the ring, whose chunks of second products are known; false: there is no room.
@@ -99,13 +105,9 @@ static bool chooseRing(Division &d, int keys, int records, int64_t sharedBytes) 
   }
   const Products p = productsOf(d);
   const int keyTiles = ceilDiv(ceilDiv(keys, tileRows), d.ranks);
-  auto isRead = [&](const Product &of) {
-    return meets(d) ? of.chunks <= d.slots : fits(of, d.slots);
-  };
   return (d.rows > 1 ? p.logits.chunks <= d.slots
                      : 2 * ceilDiv(keyTiles, p.keys.each) <= d.slots) &&
-         operandColumns(p.output) / 2 <= warps * 32 && isRead(p.head) && isRead(p.projection) &&
-         isRead(p.hidden) && isRead(p.output);
+         operandColumns(p.output) / 2 <= warps * 32 && areRead(d, d.slots);
 }
 
 /// Bytes of a slice's weights. What a scale's sum takes counts as 16 of them.

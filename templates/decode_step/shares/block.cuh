@@ -112,8 +112,6 @@ template <typename C> struct Layout {
   static constexpr int passes = ceilDiv(slice / 8, warps); ///< of receiving
   /// Pairs of a head's dimensions that a lane has.
   static constexpr int pairs = ceilDiv(C::HeadDim / 2, 32);
-  static constexpr int readers = C::Slots / C::LastChunks; ///< warps of the vocabulary
-  static_assert(C::Rows > 1 || (C::Slots % C::LastChunks == 0 && readers <= warps));
   static_assert(C::Slots <= 64);
   static constexpr Storage weights = division.weights;
   /// Whether sums of the layers, and of the vocabulary, are multiplied by a scale for each row.
@@ -131,6 +129,20 @@ template <typename C> struct Layout {
   static_assert(C::Members >= 1 && C::Members <= 8 && C::Tokens <= C::Members * C::Vocab);
   // Each reads the sums of as many clusters.
   static_assert(C::Members == 1 || C::Clusters == C::LeastClusters);
+};
+
+/// A chunk of a tile of the vocabulary. Chunks of as many tiles as there are readers follow each
+/// other, then their next ones: so a slot is always the same warp's.
+template <typename C> struct LastChunk {
+  using P = typename Layout<C>::Logits;
+  using Weight = typename P::Weight;
+  static constexpr bool isLast = true, isFirst = false, isOfHead = false, packed = P::packed,
+                        follow = P::follow, alike = P::alike;
+  static constexpr __device__ bool evenRowsFirst(int) { return false; }
+  static constexpr int bits = P::bits, chunks = 1, columns = P::columns, padded = P::padded,
+                       stored = P::stored, step = P::step, words = P::words, group = P::group,
+                       k = P::k, pitch = P::pitch, tileBytes = P::tileBytes, each = 1;
+  static constexpr int readers = slotWarps(C::Slots);
 };
 
 template <typename C> constexpr bool isPaged = C::PageColumns > 0;

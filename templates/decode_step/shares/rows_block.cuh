@@ -86,7 +86,7 @@ template <typename C> struct KeyPairs {
   static constexpr int bits = 16, chunks = 1, columns = P::columns, padded = P::padded, words = 0,
                        pitch = P::pitch, tileBytes = P::tileBytes, step = 0;
   static constexpr int pairs = C::SlotBytes / (2 * tileBytes), each = 2 * pairs; ///< of a slot
-  static constexpr int readers = keyWarps(C::Slots);                             ///< warps
+  static constexpr int readers = slotWarps(C::Slots);                            ///< warps
   static_assert(pairs > 0);
 };
 /// Those of a sequence of `past` keys: of its tiles every keyParts-th, from `part` on.
@@ -106,18 +106,6 @@ template <typename C> struct RowKeys {
   static __device__ __forceinline__ bool appends(int past, int part) {
     return past / tileRows % parts == part;
   }
-};
-/// A chunk of a tile of the vocabulary. Chunks of as many tiles as there are readers follow each
-/// other, then their next ones: so a slot is always the same warp's.
-template <typename C> struct LastChunk {
-  using P = typename Layout<C>::Logits;
-  using Weight = typename P::Weight;
-  static constexpr bool isLast = true, packed = P::packed, follow = P::follow, alike = P::alike;
-  static constexpr __device__ bool evenRowsFirst(int) { return false; }
-  static constexpr int bits = P::bits, chunks = 1, columns = P::columns, padded = P::padded,
-                       stored = P::stored, step = P::step, words = P::words, group = P::group,
-                       k = P::k, pitch = P::pitch, tileBytes = P::tileBytes, each = 1;
-  static constexpr int readers = KeyPairs<C>::readers;
 };
 
 } // namespace gpt2c::shares

@@ -78,24 +78,6 @@ template <typename C> struct RowsStream : Stream<C> {
     Base::note(Mark::projection_filled, Mark::projection_filled_waited);
   }
 
-  __device__ __forceinline__ void vocabularyOfRows(const VocabularyRecord<Words> &of) {
-    using P = LastChunk<C>;
-#pragma unroll 1
-    for (int first = blockIdx.x; first * tileRows < C::Vocab; first += P::readers * gridDim.x)
-#pragma unroll 1
-      for (int i = 0; i < L::Logits::chunks * P::readers; i++) {
-        const int column = i / P::readers * P::columns,
-                  tile = first + i % P::readers * (int)gridDim.x;
-        Base::template fill<P>(
-            of.first.weights.template as<const void>(), 1, C::D - column,
-            [&](int i) {
-              const int row = tile * tileRows + i;
-              return RowAt{i < tileRows && row < C::Vocab, (i64)row * C::D + column};
-            },
-            of.first.scales);
-      }
-  }
-
   __device__ __forceinline__ void run(int steps) {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
 #pragma unroll 1
@@ -109,7 +91,7 @@ template <typename C> struct RowsStream : Stream<C> {
         Base::mlp(shared.mlpOf(layer));
       }
       this->mark(layer, Mark::loader);
-      vocabularyOfRows(shared.vocabulary());
+      Base::vocabulary(shared.vocabulary());
       Base::note(Mark::vocabulary_filled, Mark::vocabulary_filled_waited);
     }
   }

@@ -250,9 +250,9 @@ GPT2C_BOTH constexpr int rowPitch(int columns) { return roundUp(columns - 32, 64
 GPT2C_BOTH constexpr int plainPitch(int slice) { return roundUp(slice, 32) + 8; }
 /// Bytes of a tile of keys and one of values, which a slot has side by side.
 GPT2C_BOTH constexpr int keyPairBytes(int headDim) { return 2 * tileBytesOf(headDim); }
-/// Warps that read keys, values and the vocabulary for several sequences: a slot is always the same
-/// one's.
-GPT2C_BOTH constexpr int keyWarps(int slots) {
+/// Warps that read the vocabulary, and keys and values of several sequences: a slot is always the
+/// same one's.
+GPT2C_BOTH constexpr int slotWarps(int slots) {
   int n = least(warps, slots);
   while (slots % n != 0)
     --n;

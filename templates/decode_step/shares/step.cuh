@@ -120,8 +120,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
   template <typename P, typename X>
   __device__ __forceinline__ void accumulatePacked(TileSum &sum, const char *tile, const X &x,
                                                    int column) const {
-    constexpr int blocks = P::padded / packedBlock, ofGroup = P::group / packedBlock, together = 2,
-                  blockBytes = bytesOf(packedBlock, P::bits);
+    constexpr int blocks = P::padded / packedBlock, ofGroup = P::group / packedBlock,
+                  together = ofOneGroup<P, 4> ? 4 : 2, blockBytes = bytesOf(packedBlock, P::bits);
     const int begin = (firstColumn<P>() + column) / 8;
     int own = t, block = begin / 4 % ofGroup;
     const char *rows = tile + 2 * g * P::pitch;
@@ -133,29 +133,33 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
       block += at / 4;
     }
     auto groupOf = [&](int i, int odd) {
-      return PackedGroup<T>{
-          *reinterpret_cast<const unsigned *>(words + (block + i) / ofGroup * 4 + odd * P::pitch)};
+      return PackedGroup<T>{*reinterpret_cast<const unsigned *>(
+          words + (unsigned)(block + i) / ofGroup * 4 + odd * P::pitch)};
     };
-    auto eighthOf = [&](int i) { return (block + i) % ofGroup * 4 + own; };
+    auto eighthOf = [&](int i) { return (unsigned)(block + i) % ofGroup * 4 + own; };
+    constexpr bool shared = ofOneGroup<P, together>;
 #pragma unroll(X::isIndexed ? ceilDiv(blocks, together) : 1)
     for (int first = 0; first < blocks; first += together) {
       auto blockAt = [&](int j) {
         return blocks % together == 0 ? first + j : min(first + j, blocks - 1);
       };
       uint4 v[2 * together]; // of both rows
-      unsigned exceptional = 0;
+      PackedGroup<T> of[2 * together];
+      bool exceptions = false;
 #pragma unroll
       for (int n = 0; n < 2 * together; n++) {
         const int i = blockAt(n / 2);
-        const PackedGroup<T> of = groupOf(i, n % 2);
-        v[n] = packedEight(rows + i * blockBytes + n % 2 * P::pitch, own, of);
-        exceptional |= of.mayHave(eighthOf(i)) ? 1u << n : 0;
+        of[n] = shared && n >= 2 ? of[n - 2] : groupOf(i, n % 2);
+        v[n] = packedEight(rows + i * blockBytes + n % 2 * P::pitch, own, of[n]);
+        if (!shared || n < 2)
+          exceptions |= of[n].mayHave(eighthOf(i), shared ? together : 1);
       }
+      if (exceptions)
 #pragma unroll 1
-      for (; exceptional != 0; exceptional &= exceptional - 1) {
-        const int n = __ffs((int)exceptional) - 1, i = blockAt(n / 2);
-        groupOf(i, n % 2).mend(v, n, eighthOf(i), packedWords<P>());
-      }
+        for (int n = 0; n < 2 * together; n++) {
+          const int i = blockAt(n / 2);
+          groupOf(i, n % 2).mend(v, n, eighthOf(i), packedWords<P>());
+        }
 #pragma unroll
       for (int j = 0; j < together; j++)
         if (blocks % together == 0 || first + j < blocks)
@@ -165,6 +169,16 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
                      x(first + j, 1, 0, q));
     }
   }
+  /// Whether each `blocks` blocks of P's chunks are of one group.
+  template <typename P, int Blocks>
+  static constexpr bool ofOneGroup =
+      P::stored == P::padded && P::group % (Blocks * packedBlock) == 0 &&
+      P::columns % (Blocks * packedBlock) == 0 &&
+      (P::isLast || (P::isFirst    ? L::slice
+                     : P::isOfHead ? C::HeadsEach * C::HeadDim
+                                   : 1) %
+                            (Blocks * packedBlock) ==
+                        0);
   static __device__ __forceinline__ uint4 packedEight(const char *block, int eighth,
                                                       PackedGroup<T> of) {
     return PackedGroup<T>::eight(

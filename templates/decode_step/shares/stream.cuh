@@ -246,15 +246,21 @@ template <typename C> __device__ __forceinline__ void Stream<C>::mlp(const HalfR
 
 template <typename C>
 __device__ __forceinline__ void Stream<C>::vocabulary(const VocabularyRecord<Words> &of) {
+  using P = LastChunk<C>;
 #pragma unroll 1
-  for (int tile = blockIdx.x; tile * tileRows < C::Vocab; tile += gridDim.x)
-    fill<typename L::Logits>(
-        of.first.weights.template as<const void>(), 1, C::D,
-        [&](int i) {
-          const int row = tile * tileRows + i;
-          return RowAt{i < tileRows && row < C::Vocab, (i64)row * C::D};
-        },
-        of.first.scales);
+  for (int first = blockIdx.x; first * tileRows < C::Vocab; first += P::readers * gridDim.x)
+#pragma unroll 1
+    for (int i = 0; i < L::Logits::chunks * P::readers; i++) {
+      const int column = i / P::readers * P::columns,
+                tile = first + i % P::readers * (int)gridDim.x;
+      fill<P>(
+          of.first.weights.template as<const void>(), 1, C::D - column,
+          [&](int i) {
+            const int row = tile * tileRows + i;
+            return RowAt{i < tileRows && row < C::Vocab, (i64)row * C::D + column};
+          },
+          of.first.scales);
+    }
 }
 
 template <typename C> __device__ __forceinline__ void Stream<C>::run(int steps) {

@@ -12,6 +12,7 @@ template <typename C>
 __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words> &record,
                                                     unsigned step) {
   using P = typename L::Logits;
+  constexpr int readers = LastChunk<C>::readers;
   const FirstProduct<Words> &product = record.first;
   // All of x to all blocks of the cluster, in vectors of 16 bytes.
   for (int i = threadIdx.x; i < place.columns / 8 * ranks; i += warps * 32) {
@@ -25,13 +26,13 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
   const Moments m = moments(shared.whole.statistics, product);
   float *const logits = record.logits;
   const int tiles = ceilDiv(C::Vocab, tileRows),
-            count = ceilDiv(tiles - (int)blockIdx.x, (int)gridDim.x);
+            count = roundUp(ceilDiv(tiles - (int)blockIdx.x, (int)gridDim.x), readers);
   u64 best = 1; // less than that of any logit
   // A slot of the ring is always the same warp's: none waits for a slot that another has yet to
   // read.
-  if (warp < L::readers)
+  if (warp < readers)
 #pragma unroll 1
-    for (int n = warp; n < count; n += L::readers) {
+    for (int n = warp; n < count; n += readers) {
       const int row = ((int)blockIdx.x + n * (int)gridDim.x) * tileRows + 2 * g;
       float sums[2], bias[2], scale[2];
 #pragma unroll
@@ -48,7 +49,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
       TileSum sum = {};
 #pragma unroll 1
       for (int j = 0; j < P::chunks; j++) {
-        const int s = n * P::chunks + j;
+        const int s = (n - warp) * P::chunks + j * readers + warp;
         waitSlot(s);
         accumulate<P>(sum, shared.ring[slotAt(s)], vectorIn(shared.whole.x + j * P::columns),
                       j * P::columns);
