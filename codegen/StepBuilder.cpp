@@ -122,7 +122,9 @@ plan::ArgT StepBuilder::exchange(int64_t bytes) {
   return pointer(plan::ArgKind::Exchange, int(bytes));
 }
 
-plan::ArgT StepBuilder::exchangeOfShared() { return pointer(plan::ArgKind::Exchange, -1); }
+plan::ArgT StepBuilder::exchangeOfShared(bool orCut) {
+  return pointer(plan::ArgKind::Exchange, orCut ? -2 : -1);
+}
 
 plan::ArgT StepBuilder::f32(float value) {
   plan::ArgT a;

@@ -82,8 +82,9 @@ public:
   /// Where the ranks that run the function meet. `bytes`: that the step sends to each rank as
   /// partial sums (templates/exchange/sums.cuh).
   static plan::ArgT exchange(int64_t bytes = 0);
-  /// The same for a step that is there for ranks which share a device alone.
-  static plan::ArgT exchangeOfShared();
+  /// The same for a step that is there for ranks which share a device alone; `orCut`: or which have
+  /// a stage of the layers, that may end with it.
+  static plan::ArgT exchangeOfShared(bool orCut = false);
   static plan::ArgT f32(float value);
   plan::ArgT i32(const Dim &d);
   /// 1 for every other step: kernels that follow each other take their tiles in opposite orders, so

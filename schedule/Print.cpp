@@ -39,7 +39,13 @@ static std::string text(const LinearGroup &g) {
   if (f.best)
     out += ", leaves its largest";
   if (g.sum)
-    out += llvm::formatv(", adds sums of {0} ranks", g.sum->reduce->intAttr("ranks")).str();
+    out +=
+        llvm::formatv(", {0} {1} ranks",
+                      g.sum->scattered ? "ends its share of rows of the sums of" : "adds sums of",
+                      g.sum->reduce->intAttr("ranks"))
+            .str();
+  if (f.sharedRows)
+    out += ", begins with its own rows";
   if (g.residualInPlace)
     out += ", residual where it comes from";
   if (g.int8)

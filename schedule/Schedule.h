@@ -48,6 +48,8 @@ struct AllReduceGroup {
   RowStatistics statistics = {}; ///< of the result that it leaves; none: no parts
   bool sent = false;             ///< the product in front has sent its sums to all ranks
   bool received = false;         ///< it adds them itself, unless ranks share a device
+  bool scattered = false;        ///< each rank ends some rows for all, unless ranks share a device
+  bool awaited = false;          ///< scattered: the launch behind waits for the others' rows
   int64_t processors = 0;        ///< of the target
   static constexpr int statisticsWidth = 32;
 };
@@ -64,7 +66,7 @@ struct LinearGroup {
   Choice choice = {};
   int statisticsWidth = 0; ///< of a part of the statistics of its result that it leaves; 0: none
   std::optional<Int8Product> int8 = {};   ///< of a quantised form
-  std::optional<AllReduceGroup> sum = {}; ///< over ranks, that is part of it: its tiles receive
+  std::optional<AllReduceGroup> sum = {}; ///< over ranks, that is part of it
 
   /// Whose result it stores, and whose place the launch has.
   Op *last() const { return sum ? sum->last : end ? end : product; }

@@ -74,6 +74,35 @@ llvm::Expected<Schedule> schedule(Function &f, const SymbolBounds &bounds,
   return FunctionScheduler(f, bounds, options, kernels).run();
 }
 
+/// Without views of it.
+static const Value *stored(const Value *v) {
+  while (v->def() && isView(*v->def()))
+    v = v->def()->operand(0);
+  return v;
+}
+
+/// The first launch behind sums of which each rank has ended some rows, where it reads them and can
+/// wait for the others'.
+static void awaitRows(llvm::MutableArrayRef<Group> groups) {
+  LinearGroup *sums = nullptr;
+  for (Group &group : groups) {
+    if (group.get<DoneGroup>())
+      continue;
+    auto *linear = std::get_if<LinearGroup>(&group.as);
+    if (sums && linear && !linear->int8 && !linear->sum && !residualOf(*linear->product)) {
+      const Value *x = linear->norm ? linear->norm->operand(ops::LayerNorm::X)
+                                    : linear->product->operand(ops::Linear::X);
+      LinearProblem p = linear->problem;
+      p.fused.sharedRows = true;
+      if (stored(x) == sums->sum->last->result() && linear->taken.kernel->refusal(p).empty()) {
+        linear->problem = p;
+        sums->sum->awaited = true;
+      }
+    }
+    sums = linear && linear->sum && linear->sum->scattered ? linear : nullptr;
+  }
+}
+
 Schedule FunctionScheduler::run() {
   for (auto &op : f_.ops())
     if (!groups_.count(op.get()))
@@ -85,6 +114,7 @@ Schedule FunctionScheduler::run() {
     finish(*op);
     s.groups.push_back(std::move(groups_[op.get()]));
   }
+  awaitRows(s.groups);
   return s;
 }
 

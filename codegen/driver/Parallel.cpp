@@ -25,41 +25,48 @@ public:
   Prompt(const FunctionSchedule &version, const TargetRates &rates, const LinkRates &link)
       : version_(version), rates_(rates), link_(link) {}
 
+  /// What is asked of a sum over ranks: LinkRates::sumBehind or sumApart.
+  using SumCost = double (LinkRates::*)(int64_t, int64_t, double, double) const;
+
   double microseconds(int64_t tensor) const {
     double all = microsecondsOf(version_.schedule, version_.bounds, rates_);
     if (tensor == 1)
       return all;
     for (const Group &group : version_.schedule.groups)
-      if (const auto *linear = group.get<LinearGroup>()) {
-        all += product(*linear, tensor);
-      } else if (const auto *mlp = group.get<MlpGroup>()) {
-        if (mlp->taken.microseconds)
-          all -= *mlp->taken.microseconds * (1 - 1.0 / double(tensor));
-        all += sums(mlp->problem.output, tensor, 0);
-      }
+      if (const auto *linear = group.get<LinearGroup>())
+        all += rankProduct(*linear, tensor) - linear->taken.microseconds.value_or(0);
+      else if (const auto *mlp = group.get<MlpGroup>(); mlp && mlp->taken.microseconds)
+        all -= *mlp->taken.microseconds * (1 - 1.0 / double(tensor));
+    return all + sums(tensor, &LinkRates::sumBehind);
+  }
+  /// Of its sums over ranks.
+  double sums(int64_t tensor, SumCost cost) const {
+    double all = 0;
+    for (const Group &group : version_.schedule.groups)
+      if (const auto *linear = group.get<LinearGroup>(); linear && residualOf(*linear->product))
+        all += sum(linear->problem, tensor, rankProduct(*linear, tensor), cost);
+      else if (const auto *mlp = group.get<MlpGroup>())
+        all += sum(mlp->problem.output, tensor, 0, cost);
     return all;
   }
 
 private:
-  double sums(const LinearProblem &p, int64_t tensor, double product) const {
+  double sum(const LinearProblem &p, int64_t tensor, double product, SumCost cost) const {
     const double launch = 2 * rates_.launches();
-    return isNarrow(p.x) ? link_.sumBehind(p.rows * p.n, tensor, product, launch)
+    return isNarrow(p.x) ? (link_.*cost)(p.rows * p.n, tensor, product, launch)
                          : link_.exchange(p.rows * p.n, tensor) + launch;
   }
 
-  /// What the product takes more, or less, where each rank has some columns of its result; or,
-  /// where it ends a block of a layer, some columns of its rows, and then adds up.
-  double product(const LinearGroup &group, int64_t tensor) const {
+  /// What the product takes where each rank has some columns of its result; or, where it ends a
+  /// block of a layer, some columns of its rows, and then adds up.
+  double rankProduct(const LinearGroup &group, int64_t tensor) const {
     LinearProblem p = group.problem;
-    const bool adds = residualOf(*group.product) != nullptr;
-    int64_t &divided = adds ? p.k : p.n;
+    int64_t &divided = residualOf(*group.product) ? p.k : p.n;
     divided = int64_t(llvm::alignTo(llvm::divideCeil(divided, tensor), 8));
-    const double before = group.taken.microseconds.value_or(0);
     const auto candidates = allKernels().linear.candidates(p);
-    const double after = !candidates.empty() && candidates.front().microseconds
-                             ? *candidates.front().microseconds
-                             : before / double(tensor);
-    return after - before + (adds ? sums(p, tensor, after) : 0);
+    return !candidates.empty() && candidates.front().microseconds
+               ? *candidates.front().microseconds
+               : group.taken.microseconds.value_or(0) / double(tensor);
   }
 
   const FunctionSchedule &version_;
@@ -135,7 +142,12 @@ llvm::Expected<ParallelEstimates> estimateParallel(const Module &module,
     e.step1 = stepMicroseconds(*rank, d, 1, step, allKernels().decode, link);
     e.step32 = stepMicroseconds(*rank, d, 32, step, allKernels().decode, link);
     if (version) {
-      e.prompt = Prompt(*version, target.rates, link).microseconds(d.tensor);
+      const Prompt prompt(*version, target.rates, link);
+      e.prompt = prompt.microseconds(d.tensor);
+      if (d.tensor > 1) {
+        e.sums = prompt.sums(d.tensor, &LinkRates::sumBehind);
+        e.sumsApart = prompt.sums(d.tensor, &LinkRates::sumApart);
+      }
       if (d.stages > 1)
         e.prompt *= slowestStage(*rank, d.stages) * (1 + double(d.stages - 1) / piecesOfPrompt);
     }
@@ -184,6 +196,12 @@ void print(const ParallelEstimates &estimates, const LinkRates &link, llvm::raw_
       os << llvm::formatv("  yes: {0:F2}, {1:F2} and {2:F2} times as fast\n", one.step1 / e.step1,
                           one.step32 / e.step32, e.prompt > 0 ? one.prompt / e.prompt : 0);
   }
+  for (const DivisionEstimate &e : estimates.divisions)
+    if (e.division.stages == 1 && e.sums > 0)
+      os << llvm::formatv(
+          "{0}sums of the prompt over {1} ranks: {2:F0} us; {3:F0} by launches behind "
+          "products\n",
+          e.division.tensor == 2 ? "\n" : "", e.division.tensor, e.sums, e.sumsApart);
 }
 
 } // namespace gpt2c

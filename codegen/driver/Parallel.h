@@ -8,10 +8,11 @@ namespace gpt2c {
 
 struct DivisionEstimate {
   Division division;
-  std::string refused;          ///< why it cannot be; empty: it can, and the rest is known
-  double step1 = 0, step32 = 0; ///< microseconds of a decode step of 1 and of 32 sequences
-  double prompt = 0;            ///< of a prompt, without its attention; 0: not known
-  double bytes = 0;             ///< of weights and KV state on the GPU with most of them
+  std::string refused;            ///< why it cannot be; empty: it can, and the rest is known
+  double step1 = 0, step32 = 0;   ///< microseconds of a decode step of 1 and of 32 sequences
+  double prompt = 0;              ///< of a prompt, without its attention; 0: not known
+  double sums = 0, sumsApart = 0; ///< of the prompt's sums over ranks, and if all had a launch
+  double bytes = 0;               ///< of weights and KV state on the GPU with most of them
 
   /// A decode step or a prompt takes at most this part of what one GPU takes.
   static constexpr double gain = 0.95;

@@ -345,7 +345,8 @@ Result<HostTensor> CudaBackend::readKv(int layer, plan::KvPart part, int64_t bat
 Status joinRanks(std::span<CudaBackend *const> ranks) {
   std::vector<Exchange::Memory> memory;
   for (CudaBackend *rank : ranks)
-    memory.push_back({rank->executor_->scratch(), rank->logits_.address()});
+    memory.push_back(
+        {rank->executor_->scratch(), rank->logits_.address(), rank->executor_->arena()});
   // A step is one kernel on all ranks or on none.
   const size_t functions = ranks[0]->functions().size();
   for (size_t i = 0; i < functions; ++i)

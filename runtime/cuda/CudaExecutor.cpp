@@ -519,11 +519,13 @@ static bool pointsToState(const plan::FunctionT &function, const plan::ArgT &arg
          (arg.kind == plan::ArgKind::Output && function.outputs[i]->role == plan::Role::KvState);
 }
 
-/// Whether it does what launches in front of it have done where ranks do not share a device.
-static bool isForSharedDevice(const plan::StepT &step) {
-  return std::ranges::any_of(step.args, [](const auto &arg) {
-    return arg->kind == plan::ArgKind::Exchange && arg->index < 0;
-  });
+/// Whether launches around it do what it does where ranks do not share a device; one of index -2
+/// waits for what the launch behind waits for, which may be another stage's.
+bool CudaExecutor::isLeftOut(const plan::StepT &step) const {
+  return place_.apart && std::ranges::any_of(step.args, [&](const auto &arg) {
+           return arg->kind == plan::ArgKind::Exchange &&
+                  (arg->index == -1 || (arg->index == -2 && !place_.stage));
+         });
 }
 
 Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const int64_t> symbols,
@@ -543,7 +545,7 @@ Status CudaExecutor::enqueue(const plan::FunctionT &function, std::span<const in
     }
     last = i + 1;
     const auto &step = function.steps[i];
-    if (place_.apart && isForSharedDevice(*step))
+    if (isLeftOut(*step))
       continue;
     Launch launch;
     launch.function = kernels_[step->kernel];

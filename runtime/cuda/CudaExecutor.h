@@ -69,6 +69,8 @@ public:
   }
   /// Where the workspace of all functions but those that are late begins.
   CUdeviceptr scratch() const { return generating_.scratch.address(); }
+  /// And their activations.
+  CUdeviceptr arena() const { return generating_.arena.address(); }
   /// Where buffer `index` of a function is, and how many bytes it has at `symbols`.
   Result<std::pair<CUdeviceptr, uint64_t>> placeOf(const plan::FunctionT &function, size_t index,
                                                    std::span<const int64_t> symbols) const;
@@ -118,6 +120,7 @@ private:
   std::vector<bool> readWeights() const;
   Status uploadWeights();
   Status uploadParts();
+  bool isLeftOut(const plan::StepT &step) const;
   bool isLate(const plan::FunctionT &function) const;
   StageSteps stepsOf(const plan::FunctionT &function) const;
   Status allocate(Workspace &workspace, bool late);

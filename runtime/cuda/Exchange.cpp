@@ -121,6 +121,7 @@ Status Exchange::setMemory(std::span<const Memory> ofRanks) {
   for (size_t r = 0; r < ofRanks.size(); ++r) {
     record.scratch[r] = ofRanks[r].scratch;
     record.logits[r] = ofRanks[r].logits;
+    record.arena[r] = ofRanks[r].arena;
   }
   constexpr size_t at = offsetof(ExchangeRecord, scratch);
   return device_->upload(record_.address() + at, record.scratch, sizeof record - at);

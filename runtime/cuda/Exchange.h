@@ -29,9 +29,10 @@ public:
   uint64_t bytes() const { return record_.bytes() + slots_.bytes(); }
   /// How many ranks this one's device has.
   int ranksOfDevice() const { return ranksOfDevice_; }
-  /// What kernels of one rank write of another's, laid out alike on all: workspace and logits.
+  /// What kernels of one rank write of another's, laid out alike on all: workspace, logits and
+  /// activations.
   struct Memory {
-    CUdeviceptr scratch = 0, logits = 0;
+    CUdeviceptr scratch = 0, logits = 0, arena = 0;
   };
   /// Tells the kernels of all ranks; to be called before any of them runs.
   Status setMemory(std::span<const Memory> ofRanks);

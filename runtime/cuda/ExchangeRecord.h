@@ -22,10 +22,11 @@ struct ExchangeRecord {
   uint32_t sums = 0;      ///< the last round of sums that products send
   uint64_t sumsAt = 0;    ///< of them in the memory of a rank
   uint64_t sumsBytes = 0; ///< of a rank's in a round
-  /// Of each rank: workspace of kernels and logits, laid out alike on all.
-  uint64_t scratch[kMostExchangingRanks] = {}, logits[kMostExchangingRanks] = {};
+  /// Of each rank: workspace of kernels, logits and activations, laid out alike on all.
+  uint64_t scratch[kMostExchangingRanks] = {}, logits[kMostExchangingRanks] = {},
+           arena[kMostExchangingRanks] = {};
 };
-static_assert(sizeof(ExchangeRecord) == 256);
+static_assert(sizeof(ExchangeRecord) == 320);
 
 /// Blocks of a launch at most, words of a tile, slots of tiles of a block and a rank.
 inline constexpr uint64_t kExchangeBlocks = 64, kTileWords = 8192, kTileSlots = 4;
@@ -41,10 +42,15 @@ constexpr uint64_t exchangeBytes(int ranks) {
 /// Of the numbers in front of the sums that products send.
 inline constexpr uint64_t kSumNumbersBytes = 1024;
 
-/// Where those begin in a rank's memory, and the bytes of all, for up to so many of a rank.
+/// And behind them, of a rank's: for a number of each 16 rows of a tile, of 2 KiB at least.
+constexpr uint64_t sumFlagsBytes(uint64_t ofRank) { return ofRank / 64; }
+
+/// Where those begin in a rank's memory, and the bytes of all, for up to so many of a rank, a
+/// multiple of 256.
 constexpr uint64_t sumsAt(int ranks) { return (exchangeBytes(ranks) + 255) / 256 * 256; }
 constexpr uint64_t sumsBytes(int ranks, uint64_t ofRank) {
-  return ofRank == 0 ? 0 : kSumNumbersBytes + 2 * uint64_t(ranks) * ofRank;
+  return ofRank == 0 ? 0
+                     : kSumNumbersBytes + uint64_t(ranks) * (2 * ofRank + sumFlagsBytes(ofRank));
 }
 
 } // namespace gpt2c::rt

@@ -339,7 +339,7 @@ private:
     case plan::ArgKind::Exchange:
       if (ranksOf(function_) < 2)
         fail(where, "an exchange in a function for one alone");
-      if (arg.index < -1)
+      if (arg.index < -2)
         fail(where, "an exchange of " + std::to_string(arg.index) + " bytes");
       return;
     case plan::ArgKind::Input:

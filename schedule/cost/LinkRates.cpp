@@ -40,20 +40,34 @@ double LinkRates::exchange(int64_t count, int64_t ranks) const {
   return count <= mostWords ? hop + 8 * sent / bytes : 10 * hop + 4 * sent / (bytes / 2);
 }
 
+constexpr double memory = 3e6; // bytes a microsecond, of launches
+
 double LinkRates::sentSums(int64_t count, int64_t ranks, double product) const {
-  constexpr double memory = 3e6; // bytes a microsecond
   const double sent = 2 * double(count) * double(ranks - 1) / bytes,
                added = 2 * double(count) * double(ranks + 2) / memory;
   return 2 * hop + std::max(0.0, sent - product) + added;
+}
+
+double LinkRates::scatteredSums(int64_t count, int64_t ranks, double product) const {
+  const double others = double(ranks - 1) / double(ranks),
+               moved = 2 * double(count) * others / bytes, hidden = product / double(ranks),
+               added = 2 * double(count) / memory;
+  return hop + 2 * std::max(0.0, moved - hidden) + added;
 }
 
 double LinkRates::receivedSums(int64_t count, int64_t ranks) const {
   return hop + 4 * double(count) * double(ranks - 1) / bytes;
 }
 
+double LinkRates::sumApart(int64_t count, int64_t ranks, double product, double launch) const {
+  return launch + std::min(exchange(count, ranks), sentSums(count, ranks, product));
+}
+
 double LinkRates::sumBehind(int64_t count, int64_t ranks, double product, double launch) const {
-  const double apart = launch + std::min(exchange(count, ranks), sentSums(count, ranks, product));
-  return count <= 2 * mostWords ? std::min(apart, receivedSums(count, ranks)) : apart;
+  // Tiles of one wave receive; of more, rows are divided.
+  return std::min(sumApart(count, ranks, product, launch),
+                  count <= 2 * mostWords ? receivedSums(count, ranks)
+                                         : scatteredSums(count, ranks, product));
 }
 
 double LinkRates::handOver(int64_t halves) const { return hop + 2 * double(halves) / bytes; }

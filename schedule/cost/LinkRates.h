@@ -22,9 +22,15 @@ struct LinkRates {
   /// The same of sums that tiles of a product exchange as they end, in two bytes each and as many
   /// of numbers: without a launch behind it.
   double receivedSums(int64_t count, int64_t ranks) const;
+  /// The same of sums of which each rank ends some rows for all: what does not travel while it
+  /// computes its own rows, and the product behind those. Their tiles read the others' sums and the
+  /// residual.
+  double scatteredSums(int64_t count, int64_t ranks, double product) const;
   /// What a sum over ranks takes behind a product in fp16 or bf16 that takes `product`, in
   /// whichever of these forms it takes least, with the launch that it may need.
   double sumBehind(int64_t count, int64_t ranks, double product, double launch) const;
+  /// The same by a launch behind the product alone.
+  double sumApart(int64_t count, int64_t ranks, double product, double launch) const;
   /// Microseconds until each of `ranks` GPUs has the sums of `halves` numbers of all.
   double allReduce(int64_t halves, int64_t ranks) const;
   /// Microseconds until persistent kernels have `count` words of 8 bytes of every other one.

@@ -71,7 +71,7 @@ LinearProblem LinearFamily::fused(LinearProblem p, const ProductSite &site,
   p.fused.end = end;
   if (end != ProductEndKind::None && site.form->stores)
     p.y = site.form->stores(*site.end);
-  if (end == ProductEndKind::Receive)
+  if (end == ProductEndKind::Receive || end == ProductEndKind::Scatter)
     p.fused.statistics = site.statisticsOfEnd;
   if (!site.norm)
     return p;

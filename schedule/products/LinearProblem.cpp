@@ -40,6 +40,7 @@ LinearAbilities LinearProblem::wants() const {
       .addIf(fused.rowScales, RowScales)
 #define PRODUCT_END(Name, ...) .addIf(fused.end == ProductEndKind::Name, Name)
 #include "schedule/products/ProductEnds.def"
+      .addIf(fused.sharedRows, SharedRows)
       .addIf(fused.statistics, Statistics)
       .addIf(fused.best, Best)
       .addIf(batchInvariant, AnyRows);

@@ -87,6 +87,7 @@ struct LinearFusions {
   int normParts = 0, normWidth = 0; ///< statistics of x that the epilogue folds the norm in with
   bool statistics = false;          ///< leave those of y
   bool best = false;                ///< leave the largest elements of y
+  bool sharedRows = false;          ///< x is of rows that ranks have ended, each its share
   bool rowScales = false;           ///< quantised rows: apply their scales, not the epilogue
   ProductEndKind end = ProductEndKind::None; ///< that the epilogue ends with
 };

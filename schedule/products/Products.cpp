@@ -20,7 +20,7 @@ ProductSite FunctionScheduler::siteOf(const Op &product) const {
   site.statisticsWished = wishes_.ofResult(product);
   if (site.end && site.form->kind == ProductEndKind::Rotation && isTurnedByReader(*site.end))
     site.end = nullptr;
-  if (site.end && site.form->kind == ProductEndKind::Receive)
+  if (site.end && site.end->is(OpCode::AllReduce))
     site.statisticsOfEnd = sumOf(*site.end).statistics.parts > 0;
   return site;
 }
@@ -90,9 +90,10 @@ void FunctionScheduler::product(Op &op) {
     }
     form.candidates = family.candidates(group.problem);
   }
-  if (group.problem.fused.end == ProductEndKind::Receive) {
+  const ProductEndKind end = group.problem.fused.end;
+  if (end == ProductEndKind::Receive || end == ProductEndKind::Scatter) {
     group.sum = sumOf(*group.end);
-    group.sum->received = true;
+    (end == ProductEndKind::Receive ? group.sum->received : group.sum->scattered) = true;
   }
   group.what = nameOf(group, site.form);
   group.choice.key = choiceKey(group);
@@ -133,6 +134,8 @@ void FunctionScheduler::choose(LinearGroup group, std::vector<LinearCandidate> l
   group.statisticsWidth = group.taken.kernel->statisticsWidth(group.taken.config);
   if (const int width = group.statisticsWidth; width > 0 && !group.sum)
     statistics_[op.result(0)] = {int(p.n / width), width};
+  if (const int width = group.statisticsWidth; group.sum && group.sum->scattered)
+    group.sum->statistics = width > 0 ? RowStatistics{int(p.n / width), width} : RowStatistics();
   if (group.sum)
     setCovered(*group.sum);
   if (p.fused.best)

@@ -28,9 +28,9 @@ struct Exchange {
   unsigned sums;    ///< the last round of sums that products send (sums.cuh)
   u64 sumsAt;       ///< of them in the memory of a rank
   u64 sumsBytes;    ///< of a rank's in a round
-  /// Of each rank, as this device addresses them: the workspace of kernels and the logits, which
-  /// are laid out alike on all ranks.
-  u64 scratch[8], logits[8];
+  /// Of each rank, as this device addresses them: the workspace of kernels, the logits and the
+  /// activations, which are laid out alike on all ranks.
+  u64 scratch[8], logits[8], arena[8];
 };
 
 namespace exchanging {

@@ -3,7 +3,7 @@
 
 #include "codegen/KernelCall.h"
 #include "codegen/Lowering.h"
-#include "schedule/products/LinearKernels.h"
+#include "schedule/Schedule.h"
 #include "templates/linear/parts/Epilogue.h"
 
 namespace gpt2c {
@@ -25,7 +25,8 @@ struct LinearLaunch {
   Op &op;
   LinearCall &call;
   const LinearProblem &p;
-  Op *norm = nullptr; ///< that p.fused.norm stands for
+  Op *norm = nullptr;                  ///< that p.fused.norm stands for
+  const AllReduceGroup *sum = nullptr; ///< that p.fused.end stands for
 
   std::string name(llvm::StringRef stem) const { return b.pool().nextKernelName(stem); }
   int64_t processors() const { return p.target.multiprocessors; }

@@ -81,7 +81,7 @@ llvm::Expected<LinearCall> linearCall(const LinearGroup &g, ArgList &args, Epilo
 
 llvm::Error launch(StepBuilder &b, const LinearGroup &g, LinearCall &call) {
   b.setChoice(g.choice);
-  LinearLaunch launch{b, *g.product, call, g.problem, g.norm};
+  LinearLaunch launch{b, *g.product, call, g.problem, g.norm, g.sum ? &*g.sum : nullptr};
   return g.taken.kernel->emit(launch, g.taken.config);
 }
 
@@ -94,7 +94,7 @@ llvm::Error emitLinear(StepBuilder &b, const LinearGroup &g) {
     return call.takeError();
   if (llvm::Error e = launch(b, g, *call))
     return e;
-  return g.sum ? emitAllReduce(b, *g.sum) : llvm::Error::success();
+  return g.sum && g.sum->received ? emitAllReduce(b, *g.sum) : llvm::Error::success();
 }
 
 llvm::Error emitMlp(StepBuilder &b, const MlpGroup &g) {

@@ -3,8 +3,6 @@
 #include "schedule/cost/LinkRates.h"
 #include "templates/linear/ends/SumsOverRanks.h"
 
-#include <algorithm>
-
 namespace gpt2c {
 
 namespace receive_end {
@@ -13,8 +11,7 @@ static double saves(const LinearProblem &ended, const Op &op, double product) {
   const LinkRates link;
   const int64_t count = ended.rows * ended.n, ranks = op.intAttr("ranks");
   const double launch = 2 * ended.target.rates.launches();
-  return launch + std::min(link.exchange(count, ranks), link.sentSums(count, ranks, product)) -
-         link.receivedSums(count, ranks);
+  return link.sumApart(count, ranks, product, launch) - link.receivedSums(count, ranks);
 }
 
 static EpilogueStage stage(const LinearGroup &g, ArgList &args) {
@@ -38,7 +35,7 @@ const EpilogueEnd endReceive = {
      .name = [](const Op &) { return std::string(); }, // the sum's own
      .stores = sums_over_ranks::stores,
      .saves = receive_end::saves,
-     .otherwise = &endSend},
+     .otherwise = &endScatter},
     receive_end::stage,
     receive_end::write,
 };

@@ -47,7 +47,7 @@ struct EpilogueStage {
   Scalar operand = Scalar::F32;   ///< AddBias, AddMatrix, MulMatrix, AddLastRows
   Kind ofGate = Gate;             ///< Gate: its activation; Gate for none
   EpilogueRotation rotation = {}; ///< Rotation
-  int ranks = 0;                  ///< Send, Receive
+  int ranks = 0;                  ///< Send, Scatter, Receive
 };
 constexpr bool hasOperand(const EpilogueStage &s) { return s.kind <= EpilogueStage::ScaleByValue; }
 using Epilogue = std::vector<EpilogueStage>;

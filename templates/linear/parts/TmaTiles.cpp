@@ -252,9 +252,23 @@ static bool sendsLines(const LinearTmaConfig &c) {
 static bool sendsLines(const LinearTmaPersistentConfig &c) { return storesLines(c); }
 static bool sendsLines(const LinearTmaInt8WeightsConfig &) { return false; }
 
+/// Of cooperative tiles of a rank's own rows ends wait for a residual and others' sums, which
+/// nothing hides: half of all, of two ranks.
+static double endCost(const LinearTmaPersistentConfig &c, const LinearProblem &p) {
+  constexpr double residual = 7;
+  const int64_t tiles = divideCeilSigned(p.rows, c.bm) * divideCeilSigned(p.n, c.bn),
+                waves = divideCeilSigned(tiles, p.target.multiprocessors);
+  return c.cooperative ? residual * double(waves) / 2 : 0;
+}
+template <typename Config> static double endCost(const Config &, const LinearProblem &) {
+  return 0;
+}
+
 /// What sums that go to other ranks take longer on the link where they are no whole lines: their
 /// time again.
 template <typename Config> static double sendCost(const Config &c, const LinearProblem &p) {
+  if (p.fused.end == ProductEndKind::Scatter)
+    return endCost(c, p);
   return p.fused.end == ProductEndKind::Send && !sendsLines(c)
              ? 2 * double(p.rows) * double(p.n) / LinkRates().bytes
              : 0;
@@ -301,12 +315,22 @@ static bool receives(const LinearTmaConfig &c, const LinearProblem &p) {
          (!p.fused.statistics || statisticsWidth(c) == AllReduceGroup::statisticsWidth);
 }
 static bool receives(const LinearTmaPersistentConfig &, const LinearProblem &) { return false; }
+/// Whether each rank can end some rows for all: they leave in lines, and with the statistics that
+/// are wanted.
+static bool scatters(const LinearTmaConfig &, const LinearProblem &) { return false; }
+static bool scatters(const LinearTmaPersistentConfig &c, const LinearProblem &p) {
+  return storesLines(c) && (!p.fused.statistics || p.n % statisticsWidth(c) == 0);
+}
 /// Those of tmaTiles that can do all that is wanted beside.
 static std::vector<TmaTile> tilesOf(const LinearProblem &p) {
   std::vector<TmaTile> list = tmaTiles(p);
   if (p.fused.end == ProductEndKind::Receive)
     llvm::erase_if(list, [&](const TmaTile &tile) {
       return !std::visit([&](const auto &c) { return receives(c, p); }, tile);
+    });
+  if (p.fused.end == ProductEndKind::Scatter)
+    llvm::erase_if(list, [&](const TmaTile &tile) {
+      return !std::visit([&](const auto &c) { return scatters(c, p); }, tile);
     });
   if (p.fused.end == ProductEndKind::Gate)
     llvm::erase_if(list, [](const TmaTile &tile) {
@@ -328,7 +352,9 @@ TmaTile bestTmaTile(const LinearProblem &p) {
                   waves = divideCeilSigned(tiles, s.target.multiprocessors);
     return tmaCost(c, s) + sendCost(c, p) +
            (statistics && s.n % statisticsWidth(c) != 0 ? launch : 0) +
-           (statistics && waitsForResidual(c) ? residual * double(waves) : 0);
+           (statistics && p.fused.end != ProductEndKind::Scatter && waitsForResidual(c)
+                ? residual * double(waves)
+                : 0);
   };
   auto cost = [&](TmaTile &tile) { return std::visit(costOf, tile); };
   return *std::min_element(list.begin(), list.end(),
@@ -379,10 +405,14 @@ std::string tmaSumOrder(const LinearTmaInt8WeightsConfig &c, const LinearProblem
 std::string tmaRefusal(const LinearProblem &p) {
   if (p.k == 0 || p.k % 8 != 0)
     return "K is no multiple of 8";
-  if (p.fused.end != ProductEndKind::Receive)
+  const bool scatters = p.fused.end == ProductEndKind::Scatter;
+  if (!scatters && p.fused.end != ProductEndKind::Receive)
     return "";
   if (p.hasNorm())
     return "a norm of rows of which each rank has a part";
+  if (scatters)
+    return tilesOf(p).empty() ? "no tiles of blocks that take one after the other leave in lines"
+                              : "";
   if (int64_t(llvm::alignTo(p.rows, 16)) * p.n / 2 > rt::kExchangeWords)
     return "sums over ranks are more than their tiles have room for";
   return tilesOf(p).empty() ? "tiles that wait for other ranks do not all run at the same time"

@@ -108,20 +108,25 @@ inline constexpr bool isSent<Epilogue, typename Epilogue::Sends> = true;
 template <typename Epilogue, typename = void> inline constexpr bool isReceived = false;
 template <typename Epilogue>
 inline constexpr bool isReceived<Epilogue, typename Epilogue::Receives> = true;
+/// Whether each rank ends some of the rows for all (scattered.cuh): it says `using Scatters =
+/// void`. Such an epilogue, too, is told to begin(), and of a warp's last tile to end().
+template <typename Epilogue, typename = void> inline constexpr bool isScattered = false;
+template <typename Epilogue>
+inline constexpr bool isScattered<Epilogue, typename Epilogue::Scatters> = true;
 /// Of results that are what they are.
 struct Finished {
   static constexpr int columnOperands = 0;
   template <int V> __device__ __forceinline__ void operator()(float (&)[V], i64, i64) const {}
 };
 template <typename Epilogue> __device__ __forceinline__ void begin(Epilogue &epilogue) {
-  if constexpr (isSent<Epilogue> || isReceived<Epilogue>)
+  if constexpr (isSent<Epilogue> || isReceived<Epilogue> || isScattered<Epilogue>)
     epilogue.begin();
 }
 /// put(y), of each rank where results go to all.
 template <typename Epilogue, typename Y, typename Put>
 __device__ __forceinline__ void forResults(const Epilogue &epilogue, Y *y, const Put &put) {
-  if constexpr (isSent<Epilogue>)
-    epilogue.template forRanks<Y>(put);
+  if constexpr (isSent<Epilogue> || isScattered<Epilogue>)
+    epilogue.forRanks(y, put);
   else
     put(y);
 }

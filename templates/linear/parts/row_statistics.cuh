@@ -112,15 +112,19 @@ struct RowStatistics {
   /// acc: results of a part that begins at column `col`, of which a lane has [.][2 h] and
   /// [.][2 h + 1] of row `row`.
   template <int Width, int Tiles>
-  __device__ __forceinline__ void store(const float (&acc)[Tiles][4], int h, int row, int col,
-                                        int m) const {
+  static __device__ __forceinline__ float2 part(const float (&acc)[Tiles][4], int h) {
     float v[2 * Tiles];
 #pragma unroll
     for (int j = 0; j < Tiles; j++) {
       v[2 * j] = acc[j][h * 2];
       v[2 * j + 1] = acc[j][h * 2 + 1];
     }
-    const float2 s = partStatistics<Width>(v);
+    return partStatistics<Width>(v);
+  }
+  template <int Width, int Tiles>
+  __device__ __forceinline__ void store(const float (&acc)[Tiles][4], int h, int row, int col,
+                                        int m) const {
+    const float2 s = part<Width>(acc, h);
     if (threadIdx.x % 4 == 0 && row < m)
       to[(i64)(col / Width) * m + row] = s;
   }

@@ -4,34 +4,14 @@
 #pragma once
 
 #include "templates/exchange/sums.cuh"
+#include "templates/linear/parts/passed_on.cuh"
 
 namespace gpt2c::epilogue {
 
-template <typename Before, int Ranks> struct Sent {
+template <typename Before, int Ranks> struct Sent : PassedOn<Before> {
   using Sends = void;
-  static constexpr int columnOperands = Before::columnOperands;
-  Before before;
   tile::Exchange *exchange;
   u64 offset; ///< of the rank's sums in the memory of each; known behind begin()
-
-  template <int V> using Operands = typename Before::template Operands<V>;
-  template <int V> __device__ __forceinline__ Operands<V> load(i64 row, i64 col) const {
-    return before.template load<V>(row, col);
-  }
-  template <int V>
-  __device__ __forceinline__ void apply(float (&v)[V], const Operands<V> &o) const {
-    before.apply(v, o);
-  }
-  template <int V>
-  __device__ __forceinline__ void operator()(float (&v)[V], i64 row, i64 col) const {
-    before(v, row, col);
-  }
-  __device__ __forceinline__ void prefetchColumn(i64 col) const { before.prefetchColumn(col); }
-  template <int W>
-  __device__ __forceinline__ void stageColumns(float (*shared)[W], int col0, int count, int thread,
-                                               int threads) {
-    before.stageColumns(shared, col0, count, thread, threads);
-  }
 
   /// To be called behind waitForPredecessor().
   __device__ __forceinline__ void begin() {
@@ -40,7 +20,7 @@ template <typename Before, int Ranks> struct Sent {
   }
   /// put(y) for y[m,n] of each rank.
   template <typename Y, typename Put>
-  __device__ __forceinline__ void forRanks(const Put &put) const {
+  __device__ __forceinline__ void forRanks(Y *, const Put &put) const {
 #pragma unroll
     for (int to = 0; to < Ranks; to++)
       put((Y *)(exchange->slots[to] + offset));

@@ -56,8 +56,13 @@ namespace tile {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
+/// Rows that are there when the predecessor has ended; others: templates/exchange/row_shares.cuh.
+struct AllRows {
+  static constexpr bool areShared = false;
+};
+
 /// The parameters of the kernel; `block` of `blocks`.
-template <typename C, typename Epilogue, typename Norm, typename Statistics>
+template <typename C, typename Epilogue, typename Norm, typename Statistics, typename Rows>
 struct LinearTmaPersistentParams {
   const TensorMap &xMap, &wMap, &residualMap;
   typename C::Y *y;
@@ -66,10 +71,11 @@ struct LinearTmaPersistentParams {
   const Epilogue &epilogue;
   const Norm &norm;
   const Statistics &statistics;
+  const Rows &rows;
 };
 
 /// A block's roles: a producer of the ring, helpers that stage operands, and two consumers.
-template <typename C, typename Epilogue, typename Norm, typename Statistics>
+template <typename C, typename Epilogue, typename Norm, typename Statistics, typename Rows>
 struct LinearTmaPersistentBlock {
   using L = LinearTmaPersistent<C>;
   /// Warpgroups that have a share of a tile.
@@ -89,7 +95,10 @@ struct LinearTmaPersistentBlock {
   using NormRows = typename Norm::Row[2][hasNorm ? L::BM : 1];
   using Pair = Barrier[2]; // of either consumer
 
-  const LinearTmaPersistentParams<C, Epilogue, Norm, Statistics> p;
+  using Params = LinearTmaPersistentParams<C, Epilogue, Norm, Statistics, Rows>;
+  static constexpr bool scatters = gpt2c::epilogue::isScattered<Epilogue>;
+
+  const Params p;
   // Shared memory.
   Ring &ring;
   Pair &done, &staged, &used;
@@ -98,17 +107,18 @@ struct LinearTmaPersistentBlock {
   __half *shared;
 
   int group, warp, lane, tiles;
+  int firstTile; // the row of tiles that comes first, where rows have an order
 
-  __device__ __forceinline__ LinearTmaPersistentBlock(
-      const LinearTmaPersistentParams<C, Epilogue, Norm, Statistics> &p, Ring &ring, Pair &done,
-      Pair &staged, Pair &used, Columns &columns, NormRows &normRows)
+  __device__ __forceinline__ LinearTmaPersistentBlock(const Params &p, Ring &ring, Pair &done,
+                                                      Pair &staged, Pair &used, Columns &columns,
+                                                      NormRows &normRows)
       : p(p), ring(ring), done(done), staged(staged), used(used), columns(columns),
         normRows(normRows) {}
 
   __device__ __forceinline__ void run() {
     begin();
     if (group == 2) {
-      releaseRegisters<24>();
+      releaseRegisters<(Rows::areShared || scatters ? 32 : 24)>();
       if (threadIdx.x % 128 == 0)
         produce();
       else if (warp > 0 && hasOperands)
@@ -126,6 +136,10 @@ struct LinearTmaPersistentBlock {
     warp = threadIdx.x / 32 % 4;
     lane = threadIdx.x % 32;
     tiles = ceilDiv(p.m, L::BM) * tilesN;
+    if constexpr (scatters)
+      firstTile = p.epilogue.first(tiles / tilesN);
+    else if constexpr (Rows::areShared)
+      firstTile = p.rows.first(tiles / tilesN);
     if (threadIdx.x == 0) {
       ring.init();
       for (int i = 0; i < 2; i++) {
@@ -140,12 +154,19 @@ struct LinearTmaPersistentBlock {
   __device__ __forceinline__ int place(int tile) const {
     return p.backwards ? tiles - 1 - tile : tile;
   }
-  __device__ __forceinline__ int firstRow(int tile) const {
+  __device__ __forceinline__ int firstRow(int tile) const { return tileRow(tile) * L::BM; }
+  __device__ __forceinline__ int tileRow(int tile) const {
     const int at = place(tile);
     if constexpr (C::RasterGroup == 1)
-      return at / tilesN * L::BM;
+      return inOrder(at / tilesN);
     const int band = at / (C::RasterGroup * tilesN);
-    return (band * C::RasterGroup + at % (C::RasterGroup * tilesN) % rowsOf(band)) * L::BM;
+    return inOrder(band * C::RasterGroup + at % (C::RasterGroup * tilesN) % rowsOf(band));
+  }
+  __device__ __forceinline__ int inOrder(int row) const {
+    if constexpr (!scatters && !Rows::areShared)
+      return row;
+    const int rows = tiles / tilesN, turned = row + firstTile;
+    return turned < rows ? turned : turned - rows;
   }
   __device__ __forceinline__ int firstColumn(int tile) const {
     const int at = place(tile);
@@ -167,6 +188,8 @@ struct LinearTmaPersistentBlock {
       loadW(step, firstColumn(p.block), step);
     waitForPredecessor();
     releaseSuccessor();
+    Rows rows = p.rows;
+    await(rows, p.block);
     for (int step = 0; step < minInt(before, first); step++)
       loadResidual(step, firstRow(p.block), firstColumn(p.block), step);
     for (int step = before; step < first; step++)
@@ -174,6 +197,7 @@ struct LinearTmaPersistentBlock {
     int stage = first % C::Stages, round = first / C::Stages;
     for (int tile = p.block, step = first; tile < tiles; tile += p.blocks, step = 0) {
       const int row = firstRow(tile), column = firstColumn(tile);
+      await(rows, tile);
       for (; step < steps; step++) {
         if (round > 0)
           ring.empty[stage].wait((round - 1) % 2);
@@ -187,6 +211,11 @@ struct LinearTmaPersistentBlock {
           stage = 0, round++;
       }
     }
+  }
+  /// The rows of a tile that others have ended.
+  __device__ __forceinline__ void await(Rows &rows, int tile) const {
+    if constexpr (Rows::areShared)
+      rows.await(tileRow(tile), tiles / tilesN);
   }
   __device__ __forceinline__ void loadX(int stage, int row, int step) {
     ring.loadX(shared, stage, p.xMap, row, (step - before) * L::BK);
@@ -208,8 +237,11 @@ struct LinearTmaPersistentBlock {
   __device__ __forceinline__ void stageOperands() {
     waitForPredecessor();
     const int thread = threadIdx.x % 128 - 32;
+    Rows rows = p.rows;
     for (int turn = 0, tile = p.block; tile < tiles; turn++, tile += p.blocks) {
       const int to = turn % 2, row0 = firstRow(tile), col0 = firstColumn(tile);
+      if constexpr (hasNorm)
+        await(rows, tile);
       if (turn > 1)
         used[to].wait((turn / 2 - 1) % 2);
       Epilogue epilogue = p.epilogue;
@@ -246,7 +278,7 @@ struct LinearTmaPersistentBlock {
     const int ownRow = C::Cooperative ? group * 64 : 0, first = C::Cooperative ? 0 : group;
     const Consumer consumer(ring, shared, ownRow);
     Epilogue given = p.epilogue;
-    if constexpr (gpt2c::epilogue::isSent<Epilogue>) {
+    if constexpr (gpt2c::epilogue::isSent<Epilogue> || scatters) {
       waitForPredecessor();
       given.begin();
     }
@@ -268,8 +300,10 @@ struct LinearTmaPersistentBlock {
         done[group].arrive();
       wgmmaWait<0>();
       consumer.handBack((stage + C::Stages - 1) % C::Stages);
-      finish(acc, given, turn, row0, col0, ownRow, buffer);
+      finish(acc, given, turn, tile, row0, col0, ownRow, buffer);
     }
+    if constexpr (scatters)
+      given.end(8 * p.blocks);
   }
   /// The accumulators begin with R. The other group's last product is still under way.
   __device__ __forceinline__ void takeResidual(const Consumer &consumer, Accumulators &acc,
@@ -336,8 +370,26 @@ struct LinearTmaPersistentBlock {
     if (kTile > 0)
       consumer.handBack(previous);
   }
+  /// Whether the tile ends here: its sums are those of all ranks then.
+  __device__ __forceinline__ bool addUp(Accumulators &acc, Epilogue &epilogue, int tile,
+                                        int col0) const {
+    bool ends = true;
+    if constexpr (scatters) {
+      static_assert(L::lines && !hasNorm);
+      const int row = tileRow(tile);
+#pragma unroll
+      for (int i = 0; i < rowBlocks; i++) {
+        const int half = C::Cooperative ? group : i;
+        ends = epilogue.template addUp<typename C::Y>(
+            acc[i][0], ((row * tilesN + col0 / C::BN) * 2 + half) * 4 + warp, row, tiles / tilesN);
+      }
+      if (ends)
+        epilogue.locate();
+    }
+    return ends;
+  }
   __device__ __forceinline__ void finish(Accumulators &acc, const Epilogue &given, int turn,
-                                         int row0, int col0, int ownRow, char *buffer) {
+                                         int tile, int row0, int col0, int ownRow, char *buffer) {
     const int slot = turn % 2; // of the operands
     Epilogue epilogue = given;
     Norm norm = p.norm;
@@ -352,42 +404,57 @@ struct LinearTmaPersistentBlock {
       for (int i = 0; i < 2 * rowBlocks; i++)
         both[i / 2][i % 2] = rows[i / 2][0][i % 2] =
             normRows[slot][ownRow + warp * 16 + i / 2 * 64 + i % 2 * 8 + lane / 4];
-    if constexpr (L::lines && gpt2c::epilogue::isGated<Epilogue>) {
-      storeGatedLines<L::whole>(acc, p.y, p.m, C::N, row0, col0, buffer, epilogue, norm, both);
-    } else if constexpr (L::lines) {
-      storeLines<L::whole>(acc, p.y, {p.m, C::N}, row0, col0, buffer, epilogue, norm, both,
-                           p.statistics);
-    } else {
-#pragma unroll
-      for (int i = 0; i < rowBlocks; i++)
-        storeTile<1, (C::BN > 144 ? 1 : 9), L::whole>(acc[i], p.y, p.m, C::N, row0 + i * 64, col0,
-                                                      nullptr, nullptr, 0, epilogue, norm, rows[i],
-                                                      p.statistics);
-    }
+    if (addUp(acc, epilogue, tile, col0))
+      store(acc, epilogue, norm, rows, both, row0, col0, buffer);
     if constexpr (hasOperands) {
       __syncwarp();
       if (lane == 0)
         used[slot].arrive();
     }
   }
+  __device__ __forceinline__ auto statistics(const Epilogue &epilogue) const {
+    if constexpr (scatters)
+      return epilogue.onRanks(p.statistics);
+    else
+      return p.statistics;
+  }
+  __device__ __forceinline__ void store(Accumulators &acc, const Epilogue &epilogue,
+                                        const Norm &norm,
+                                        const typename Norm::Row (&rows)[rowBlocks][1][2],
+                                        const typename Norm::Row (&both)[rowBlocks][2], int row0,
+                                        int col0, char *buffer) const {
+    if constexpr (L::lines && gpt2c::epilogue::isGated<Epilogue>) {
+      storeGatedLines<L::whole>(acc, p.y, p.m, C::N, row0, col0, buffer, epilogue, norm, both);
+    } else if constexpr (L::lines) {
+      storeLines<L::whole>(acc, p.y, {p.m, C::N}, row0, col0, buffer, epilogue, norm, both,
+                           statistics(epilogue));
+    } else {
+#pragma unroll
+      for (int i = 0; i < rowBlocks; i++)
+        storeTile<1, (C::BN > 144 ? 1 : 9), L::whole>(acc[i], p.y, p.m, C::N, row0 + i * 64, col0,
+                                                      nullptr, nullptr, 0, epilogue, norm, rows[i],
+                                                      statistics(epilogue));
+    }
+  }
 };
 
 #endif
 
-template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics>
-__device__ __forceinline__ void linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap,
-                                                    const TensorMap &residualMap, typename C::Y *y,
-                                                    int m, SnakeTurn turn, void *dynamicShared,
-                                                    const Epilogue &epilogue, const Norm &norm = {},
-                                                    const Statistics &statistics = {}) {
+template <typename C, typename Epilogue, typename Norm = NoNorm, typename Statistics = NoStatistics,
+          typename Rows = AllRows>
+__device__ __forceinline__ void
+linearTmaPersistent(const TensorMap &xMap, const TensorMap &wMap, const TensorMap &residualMap,
+                    typename C::Y *y, int m, SnakeTurn turn, void *dynamicShared,
+                    const Epilogue &epilogue, const Norm &norm = {},
+                    const Statistics &statistics = {}, const Rows &rows = {}) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Block = LinearTmaPersistentBlock<C, Epilogue, Norm, Statistics>;
+  using Block = LinearTmaPersistentBlock<C, Epilogue, Norm, Statistics, Rows>;
   __shared__ typename Block::Ring ring;
   __shared__ typename Block::Pair done, staged, used;
   __shared__ alignas(16) typename Block::Columns columns;
   __shared__ typename Block::NormRows normRows;
   Block roles({xMap, wMap, residualMap, y, m, turn.backwards, turn.block, turn.blocks,
-               dynamicShared, epilogue, norm, statistics},
+               dynamicShared, epilogue, norm, statistics, rows},
               ring, done, staged, used, columns, normRows);
   roles.run();
 #else

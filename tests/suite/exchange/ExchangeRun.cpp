@@ -51,18 +51,22 @@ Rank::Rank(std::shared_ptr<CudaDevice> device, std::unique_ptr<rt::cuda::Exchang
 }
 
 DeviceMemory Rank::memory(Store type, llvm::ArrayRef<uint32_t> bits) {
-  std::vector<std::byte> bytes(bits.size() * bytesOf(type));
-  for (size_t i = 0; i < bits.size(); ++i)
-    std::memcpy(bytes.data() + i * bytesOf(type), &bits[i], bytesOf(type));
-  auto memory = device_->allocate(bytes.size(), "a tensor");
+  auto memory = device_->allocate(bits.size() * bytesOf(type), "a tensor");
   expectOk(memory.status());
-  expectOk(device_->upload(memory->address(), bytes.data(), bytes.size()));
+  write(type, memory->address(), bits);
   return memory.take();
 }
 
-std::vector<uint32_t> Rank::read(Store type, const DeviceMemory &from, size_t count) {
+void Rank::write(Store type, CUdeviceptr to, llvm::ArrayRef<uint32_t> bits) {
+  std::vector<std::byte> bytes(bits.size() * bytesOf(type));
+  for (size_t i = 0; i < bits.size(); ++i)
+    std::memcpy(bytes.data() + i * bytesOf(type), &bits[i], bytesOf(type));
+  expectOk(device_->upload(to, bytes.data(), bytes.size()));
+}
+
+std::vector<uint32_t> Rank::read(Store type, CUdeviceptr from, size_t count) {
   std::vector<std::byte> bytes(count * bytesOf(type));
-  expectOk(device_->download(bytes.data(), from.address(), bytes.size()));
+  expectOk(device_->download(bytes.data(), from, bytes.size()));
   std::vector<uint32_t> bits(count);
   for (size_t i = 0; i < count; ++i)
     std::memcpy(&bits[i], bytes.data() + i * bytesOf(type), bytesOf(type));

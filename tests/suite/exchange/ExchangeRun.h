@@ -53,7 +53,8 @@ public:
   const std::shared_ptr<CudaDevice> &shared() const { return device_; }
   rt::cuda::Exchange &end() { return *end_; }
   DeviceMemory memory(Store type, llvm::ArrayRef<uint32_t> bits);
-  std::vector<uint32_t> read(Store type, const DeviceMemory &from, size_t count);
+  void write(Store type, CUdeviceptr to, llvm::ArrayRef<uint32_t> bits);
+  std::vector<uint32_t> read(Store type, CUdeviceptr from, size_t count);
 
   /// The kernel of that number; arguments that it has no parameters for are not passed.
   void launch(size_t kernel, const Grid &grid, const Arguments &arguments);

@@ -10,8 +10,9 @@ namespace gpt2c::exchange {
 
 struct SentOptions {
   unsigned seed = 1;
-  unsigned launches = 10; ///< how many products one after another
-  double patience = 1;    ///< seconds of a wait
+  unsigned launches = 10;  ///< how many products one after another
+  double patience = 1;     ///< seconds of a wait
+  std::string filter = {}; ///< products alone whose names contain it
 };
 
 /// Products of random sizes in fp16 and bf16, alone and as a graph, against float64: all ranks get

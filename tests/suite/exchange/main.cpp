@@ -29,6 +29,8 @@ static cl::opt<double> patience("patience", cl::init(1), cl::desc("Seconds of a 
 static cl::opt<double> slower("slower", cl::init(1),
                               cl::desc("How much slower the device's clock is than the host's"));
 
+static cl::opt<std::string> filter("filter", cl::desc("Products alone whose names contain this"));
+
 namespace {
 
 /// One kernel of the module and what it computes.
@@ -180,7 +182,7 @@ struct Placed {
 void checkStatistics(Rank &rank, const Case &c, const Placed &p) {
   if (!c.kind->statistics)
     return;
-  const std::vector<uint32_t> got = rank.read(Store::F32, p.statistics, c.count() / 16);
+  const std::vector<uint32_t> got = rank.read(Store::F32, p.statistics.address(), c.count() / 16);
   for (size_t part = 0; part < size_t(c.kind->n) / 32; ++part)
     for (size_t row = 0; row < size_t(c.rows); ++row) {
       const double *v = c.want.data() + row * size_t(c.kind->n) + part * 32;
@@ -209,7 +211,7 @@ Place placing(llvm::ArrayRef<Case> cases) {
                   std::vector<Bits> out;
                   for (auto [c, p] : llvm::zip_equal(cases, *placed)) {
                     checkStatistics(rank, c, p);
-                    out.push_back(rank.read(c.kind->y, p.y, c.results()));
+                    out.push_back(rank.read(c.kind->y, p.y.address(), c.results()));
                   }
                   return out;
                 }};
@@ -242,6 +244,8 @@ void run(llvm::ArrayRef<std::shared_ptr<CudaDevice>> on, const Nvrtc &nvrtc) {
     const rt::ComputeCapability c = on[0]->capability();
     target = "sm_" + std::to_string(c.major) + std::to_string(c.minor) + (c.major == 9 ? "a" : "");
   }
+  if (!filter.empty())
+    return checkSentSums(on, nvrtc, target, {seed, launches, patience, filter});
   const std::vector<Kind> kinds = kindsFor(int(on.size()));
   std::vector<KernelSource> sources;
   for (const Kind &k : kinds)
@@ -278,7 +282,7 @@ void run(llvm::ArrayRef<std::shared_ptr<CudaDevice>> on, const Nvrtc &nvrtc) {
   checkFault(ranks, cases.draw(3));
   llvm::outs() << "a rank that does not come\n";
   if (target.starts_with("sm_90a") || target.starts_with("compute_90a"))
-    checkSentSums(on, nvrtc, target, {seed, launches, patience});
+    checkSentSums(on, nvrtc, target, {seed, launches, patience, ""});
 }
 
 } // namespace

@@ -30,6 +30,7 @@ static double apply(const EpilogueStage &stage, double v, double operand) {
   case EpilogueStage::Tanh:
     return std::tanh(v);
   case EpilogueStage::Send: // as it is
+  case EpilogueStage::Scatter:
   case EpilogueStage::Receive:
   case EpilogueStage::Gate: // of pairs, see gatePairs and turnPairs
   case EpilogueStage::Rotation:

@@ -48,6 +48,21 @@ TEST(LinkRates, MoreNumbersAndMoreRanksTakeNoLess) {
     }
 }
 
+// Of what each rank ends for all, one half travels under the product and the other under the next;
+// what is added is read by fewer.
+TEST(LinkRates, SumsThatRanksEndHideBehindProducts) {
+  const LinkRates link;
+  const int64_t count = 4096 * 1600;
+  const double moved = double(count) * 2 / 2 / 392e3;
+  EXPECT_NEAR(link.scatteredSums(count, 2, 0) - link.scatteredSums(count, 2, 1000), 2 * moved,
+              1e-9);
+  EXPECT_NEAR(link.scatteredSums(count, 2, moved) - link.scatteredSums(count, 2, 1000), moved,
+              1e-9);
+  for (int64_t ranks : {2, 4, 8})
+    for (double product : {0.0, 20.0, 100.0})
+      EXPECT_LT(link.scatteredSums(count, ranks, product), link.sentSums(count, ranks, product));
+}
+
 TEST(ParallelCost, ARankHasItsPart) {
   const DecoderShape s = gpt2(48, 1600, 25);
   auto rank = shapeOfRank(s, 2);
