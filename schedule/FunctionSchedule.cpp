@@ -3,6 +3,7 @@
 #include "ir/FunctionNames.h"
 #include "schedule/cost/ScheduleCost.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace gpt2c {
@@ -38,6 +39,31 @@ llvm::Error VersionScheduler::add(std::vector<FunctionSchedule> &list, Function 
   return llvm::Error::success();
 }
 
+/// Whether `a` takes every call that `b` does.
+static bool covers(const SymbolBounds &a, const SymbolBounds &b) {
+  return llvm::all_of(b, [&](const auto &symbol) {
+    auto it = a.find(symbol.first);
+    return it != a.end() && it->second.second >= symbol.second.second;
+  });
+}
+
+void VersionScheduler::dropSlower(std::vector<FunctionSchedule> &list) const {
+  // Estimates are no nearer.
+  constexpr double tolerance = 1.01;
+  std::vector<double> costs;
+  for (const FunctionSchedule &version : list)
+    costs.push_back(microsecondsOf(version.schedule, version.bounds, options_.target.rates));
+  std::vector<FunctionSchedule> kept;
+  for (size_t i = 0; i < list.size(); ++i) {
+    bool slower = false;
+    for (size_t j = i + 1; j < list.size() && !slower; ++j)
+      slower = covers(list[j].bounds, list[i].bounds) && tolerance * costs[j] < costs[i];
+    if (!slower)
+      kept.push_back(std::move(list[i]));
+  }
+  list = std::move(kept);
+}
+
 llvm::Expected<std::vector<FunctionSchedule>> VersionScheduler::extend(Function &f,
                                                                        SumOrders *orders) const {
   std::vector<FunctionSchedule> list;
@@ -51,6 +77,8 @@ llvm::Expected<std::vector<FunctionSchedule>> VersionScheduler::extend(Function 
                 versions_.boundsOfRows(f, box), options))
       return e;
   }
+  if (!orders)
+    dropSlower(list);
   return list;
 }
 
@@ -76,6 +104,8 @@ llvm::Expected<std::vector<FunctionSchedule>> VersionScheduler::of(Function &f) 
                             std::move(bounds), options_))
       return e;
   }
+  if (f.name() == functions::decode)
+    dropSlower(list);
   return list;
 }
 
@@ -90,6 +120,7 @@ VersionScheduler::steps(Function &decode, const Function &extend, int64_t covere
                               count(batch, "sequence") + " of " + count(seq, "token") + " in pages",
                               versions_.bounds(decode, batch), options))
         return e;
+  dropSlower(list);
   return list;
 }
 

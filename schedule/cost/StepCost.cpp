@@ -24,17 +24,34 @@ static double conversions(DType weights) {
 /// Of bf16 in 12 bits: its bytes, and what it takes to unpack a byte of them.
 static constexpr double packedPart = 0.76, packedConversions = 0.06;
 
+/// Bytes of a layer's weights whose rows are no whole sectors of memory: what lanes and copies read
+/// of a row is then parts of sectors that the next row is in, too.
+static double oddWeightBytes(const DecoderShape &s) {
+  constexpr int64_t sector = 32;
+  auto ofRows = [&](int64_t n, int64_t k) {
+    return storedBytes(s.weights, k) % sector ? double(storedBytes(s.weights, n * k)) : 0.0;
+  };
+  return ofRows((s.heads + 2 * s.keyHeads) * s.headDim, s.width) +
+         ofRows(s.width, s.heads * s.headDim) + ofRows((s.gated ? 2 : 1) * s.hidden, s.width) +
+         ofRows(s.width, s.hidden);
+}
+
+/// Keys and values of a layer, of all sequences.
+static double keyBytes(const DecoderShape &s, int64_t rows) {
+  return 2.0 * double(rows * usualKeys * s.keyHeads * s.headDim * byteSize(s.type));
+}
+
 /// As launches whose products are tiles or rings: they take what their weights do, and attention
 /// what the keys of all sequences do, of wide heads at half the rate.
 static double tiledStepMicroseconds(const DecoderShape &s, int64_t rows, const TargetRates &rates) {
   const double megabyte = 1e-6 * rates.reads(), launches = 10.8 + (s.isGrouped() ? 1.0 : 0),
-               perMegabyte = 0.277 + 0.1 * conversions(s.weights),
-               perKeys = s.headDim <= 64 ? 0.29 : 0.47,
-               keys = 2.0 * double(rows * usualKeys * s.keyHeads * s.headDim * byteSize(s.type));
+               perMegabyte = 0.277 + 0.1 * conversions(s.weights), perOdd = 0.19,
+               perKeys = s.headDim <= 64 ? 0.29 : 0.47;
   return 10 * rates.launches() +
-         double(s.layers.size()) *
-             (launches * rates.launches() +
-              (perMegabyte * double(layerWeightBytes(s)) + perKeys * keys) * megabyte) +
+         double(s.layers.size()) * (launches * rates.launches() +
+                                    (perMegabyte * double(layerWeightBytes(s)) +
+                                     perOdd * oddWeightBytes(s) + perKeys * keyBytes(s, rows)) *
+                                        megabyte) +
          0.35 * double(vocabularyBytes(s)) * megabyte;
 }
 
@@ -44,17 +61,21 @@ double graphStepMicroseconds(const DecoderShape &s, int64_t rows, const TargetRa
   const double tiled = tiledStepMicroseconds(s, rows, rates);
   if (rows > few)
     return tiled;
-  // A layer has five launches, which take more for more rows; weights are read at 3 TB/s for one
-  // row and less for more, and quantised ones meet the conversion before the memory.
-  const double doublings = std::log2(double(rows)), megabyte = 1e-6;
-  const double launches = 7.8 + (s.isGrouped() ? 1.0 : 0) + 0.65 * doublings,
-               perMegabyte = 0.333 + 0.04 * doublings + 0.2 * conversions(s.weights);
-  return std::min(tiled,
-                  10 * rates.launches() +
-                      double(s.layers.size()) *
-                          (launches * rates.launches() +
-                           perMegabyte * rates.reads() * double(layerWeightBytes(s)) * megabyte) +
-                      0.22 * rates.reads() * double(vocabularyBytes(s)) * megabyte);
+  // Weights are read at 3.4 TB/s for one row and less for more, those in odd rows at half of that;
+  // quantised ones meet the conversion before the memory, most of all those of the vocabulary,
+  // which one row alone reads at 4.1 TB/s.
+  const double doublings = std::log2(double(rows)), megabyte = 1e-6 * rates.reads();
+  const double launches = 7.8 + (s.isGrouped() ? 1.6 : 0),
+               perMegabyte = 0.289 + 0.03 * doublings + 0.05 * conversions(s.weights),
+               perOdd = 0.28, perKeys = 0.3,
+               perLast = (rows == 1 ? 0.245 : 0.33) + 0.4 * conversions(s.lastWeights);
+  return std::min(tiled, 8.5 * rates.launches() +
+                             double(s.layers.size()) *
+                                 (launches * rates.launches() +
+                                  (perMegabyte * double(layerWeightBytes(s)) +
+                                   perOdd * oddWeightBytes(s) + perKeys * keyBytes(s, rows)) *
+                                      megabyte) +
+                             perLast * double(vocabularyBytes(s)) * megabyte);
 }
 
 double clusterStepMicroseconds(const DecoderShape &s, const BlockWork &block, bool several,

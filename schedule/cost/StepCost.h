@@ -1,6 +1,6 @@
 // Estimated times of decode steps, by which the form of a step is chosen: what a launch, a hop
-// between blocks and a byte take. Constants are those of an H200, fitted to 192 measured steps of
-// 25 decoders (docs/lab/decode/decode-forms.md).
+// between blocks and a byte take. Constants are those of an H200, fitted to the steps that
+// docs/lab/decode/decode-forms.md has.
 #pragma once
 
 #include "schedule/DecoderShape.h"

@@ -86,13 +86,29 @@ LinearProblem LinearFamily::fused(LinearProblem p, const ProductSite &site,
   return p;
 }
 
+bool LinearFamily::isNormDearer(const LinearProblem &normed) const {
+  if (normed.batchInvariant || leaderComputes(normed))
+    return false;
+  LinearProblem apart = normed;
+  apart.fused.norm = NormKind::None;
+  const LinearKernel *taken = leader(apart);
+  // Estimates are no better than a tenth.
+  constexpr double launch = 1.8, certain = 1.1;
+  const auto with = leastMicroseconds(normed),
+             without = taken ? taken->microseconds(apart) : std::nullopt;
+  return with && without && certain * (*without + launch * normed.target.rates.launches()) < *with;
+}
+
 void LinearFamily::takeNorm(ProductSite &site, ProductForm &form) const {
-  const LinearProblem normed = fused(site.own, site, ProductEndKind::None);
-  if ((site.normOfEnd && computes(fused(site.own, site, site.form->kind))) || computes(normed)) {
+  const LinearProblem normed = fused(site.own, site, ProductEndKind::None),
+                      ended = site.normOfEnd ? fused(site.own, site, site.form->kind) : normed;
+  const bool withEnd = computes(ended), can = withEnd || computes(normed);
+  if (can && !isNormDearer(withEnd ? ended : normed)) {
     form.problem = normed;
     return;
   }
-  form.misses.push_back({"norm", refusal(normed)});
+  form.misses.push_back(
+      {"norm", can ? "the product and a launch of the norm are faster" : refusal(normed)});
   site.norm = nullptr;
 }
 

@@ -57,6 +57,9 @@ public:
 
 private:
   std::optional<double> leastMicroseconds(const LinearProblem &p) const;
+  /// Whether the kernel that is taken for the product does not compute its norm, and another one
+  /// takes longer for both than that one and a launch of the norm.
+  bool isNormDearer(const LinearProblem &normed) const;
   void takeNorm(ProductSite &site, ProductForm &form) const;
   void takeEnd(ProductSite &site, ProductForm &form) const;
   /// Whether a kernel that ends with what stands behind a product takes longer than the product and

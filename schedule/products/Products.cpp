@@ -72,11 +72,18 @@ void FunctionScheduler::product(Op &op) {
   const LinearFamily &family = kernels_.linear;
   ProductSite site = siteOf(op);
   const MlpSite mlp = problems_.mlp(op);
+  ProductSite ofMlp = site; // whose kernel has the norm, whatever that of the product does
   ProductForm form = family.form(site, linearOp);
+  if (mlp.output && !site.end) {
+    ofMlp.end = nullptr;
+    if (this->mlp(op, mlp, ofMlp, form.misses)) {
+      if (ofMlp.norm)
+        inFront_[&op] = ofMlp.norm;
+      return;
+    }
+  }
   if (site.norm)
     inFront_[&op] = site.norm;
-  if (mlp.output && !site.end && this->mlp(op, mlp, site, form.misses))
-    return;
   LinearGroup group{.product = &op, .norm = site.norm, .end = site.end, .problem = form.problem};
   if (!linearOp) {
     const ProductEndKind end = site.end ? site.form->kind : ProductEndKind::None;

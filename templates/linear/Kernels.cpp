@@ -74,8 +74,7 @@ bool keepsRows(const LinearProblem &p) {
 }
 
 bool isVocabularyForStreams(const LinearProblem &p) {
-  return wideRefusal(p).empty() &&
-         (keepsRows(p) || (p.rows > 1 && linearStreamTmaKernel().refusal(p.plain()).empty()));
+  return wideRefusal(p).empty() && (keepsRows(p) || isForStreamTma(p));
 }
 
 std::string int8Refusal(const LinearProblem &p) {

@@ -38,7 +38,9 @@ std::string wideRefusal(const LinearProblem &p);
 /// Whether rows that stay in shared memory while a vocabulary passes by are a way to compute it, by
 /// linear_stream or linear_stream_ring.
 bool keepsRows(const LinearProblem &p);
-/// Whether some kernel of a vocabulary computes it, of one row those that keep rows alone.
+/// Whether linear_stream_tma computes a vocabulary, of one row in less time than linear_rows.
+bool isForStreamTma(const LinearProblem &p);
+/// Whether some kernel of a vocabulary computes it.
 bool isVocabularyForStreams(const LinearProblem &p);
 /// Sums of int8 products: why no kernel has them, or those in tiles do not; empty: one does.
 std::string int8Refusal(const LinearProblem &p);

@@ -81,13 +81,26 @@ static double nibblesMicroseconds(const LinearProblem &p) {
   return 2.0 * rates.launches() + rates.reads() * (double(p.weightBytes()) + rows) / bytes;
 }
 
+/// Whether all floats of a short K are on their way at once: warps ask for those of one round, and
+/// in the next one memory rests, but where it has all of two rounds from blocks that are there at
+/// the same time, two on a multiprocessor.
+static bool areAllOnTheirWay(const LinearRowsConfig &c, const LinearProblem &p) {
+  constexpr int64_t chunk = 32, shortK = 1024; // k of a load of a quad
+  const int64_t chunks =
+                    divideCeilSigned(divideCeilSigned(p.k, chunk), int64_t(c.warps) * c.splits),
+                round = std::max(1, (c.rows > 32 ? 4 : 6) / c.groups),
+                blocks = divideCeilSigned(p.n, rowsColumns(c)) * c.splits;
+  return !isQuantised(p.w) && p.k <= shortK &&
+         (chunks <= round || blocks <= 2 * p.target.multiprocessors);
+}
+
 double rowsMicroseconds(const LinearProblem &p) {
   if (infoOf(p.w).bits < 8)
     return nibblesMicroseconds(p);
-  // Parts of K in several blocks have more on its way, of few rows, and of a short K all floats
-  // are. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner,
+  // Parts of K in several blocks have more on its way, of few rows, too. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner,
   // and later where their rows are no units of 16 bytes.
-  const bool split = !rowsAreWhole(p), shortK = p.k <= 1024 && !isQuantised(p.w);
+  const LinearRowsConfig c = linear_rows::rowsConfig(p);
+  const bool split = !rowsAreWhole(p), shortK = areAllOnTheirWay(c, p);
   const double size = !isQuantised(p.w) ? scalarBytes(p.w)
                       : p.k % 16 != 0   ? 2.5
                       : p.rows <= 8     ? 1.3
@@ -98,7 +111,6 @@ double rowsMicroseconds(const LinearProblem &p) {
                                   : 2.1e6;
   // A block reads its part of all rows, too, and where it sums them up, or the sums cross a
   // cluster, that binds.
-  const LinearRowsConfig c = linear_rows::rowsConfig(p);
   const bool reads = p.rows > 16 && (p.hasNorm() || split);
   const double ofBlock =
       reads ? double(p.k) / c.splits * (double(p.rows) * scalarBytes(p.x) + rowsColumns(c) * size)
@@ -185,8 +197,7 @@ const LinearKernel &linearRowsKernel() {
       .configs = configs,
       .microseconds =
           [](const LinearProblem &p) {
-            return p.rows > 1 && p.rows <= fewRows(p) ? std::optional(rowsMicroseconds(p))
-                                                      : std::nullopt;
+            return p.rows <= fewRows(p) ? std::optional(rowsMicroseconds(p)) : std::nullopt;
           },
       .emit = emit,
   });

@@ -34,7 +34,7 @@ KernelSource linearRows(llvm::StringRef name, const LinearRowsConfig &config,
 
 std::string nameOf(const LinearRowsConfig &c);
 Grid gridOf(const LinearRowsConfig &c, const plan::ExprT &m, int64_t n, int64_t processors);
-/// What it takes for two to sixteen rows of many weights, in microseconds, fitted as
+/// What it takes for up to sixteen rows of many weights, in microseconds, fitted as
 /// ringMicroseconds() is.
 double rowsMicroseconds(const LinearProblem &p);
 /// Whether blocks have the whole of K.

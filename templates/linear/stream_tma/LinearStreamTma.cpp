@@ -3,6 +3,7 @@
 
 #include "templates/linear/Kernels.h"
 #include "templates/linear/parts/LinearParams.h"
+#include "templates/linear/rows/LinearRows.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -95,10 +96,14 @@ std::string refusal(const LinearProblem &p) {
              : "";
 }
 /// Weights of a byte are converted, by all warps but those that multiply, before memory binds.
-std::optional<double> microseconds(const LinearProblem &p) {
+double ofVocabulary(const LinearProblem &p) {
   const double rate = isQuantised(p.w) ? 2.1e6 : 4.0e6; // bytes a microsecond
   const TargetRates &rates = p.target.rates;
   return 2.0 * rates.launches() + rates.reads() * double(p.weightBytes()) / rate;
+}
+/// With a norm as a launch of its own.
+double withNorm(const LinearProblem &p) {
+  return ofVocabulary(p) + (p.hasNorm() ? 3.0 * p.target.rates.launches() : 0);
 }
 /// Whether it is faster than kernels that keep two to eight rows of floats, whose lanes load
 /// weights at 2.3 to 2.8 TB/s, but for linear_stream_ring. A norm is a launch of its own then.
@@ -106,13 +111,14 @@ bool isFasterOfFew(const LinearProblem &p) {
   if (linearStreamRingKernel().refusal(p.plain()).empty())
     return false;
   constexpr double kept = 2.6e6; // bytes a microsecond
-  const TargetRates &rates = p.target.rates;
-  const double norm = p.hasNorm() ? 3.0 * rates.launches() : 0;
-  return *microseconds(p) + norm < rates.reads() * double(p.weightBytes()) / kept;
+  return withNorm(p) < p.target.rates.reads() * double(p.weightBytes()) / kept;
 }
 /// Rows up to which kernels that keep rows take less time; of a long K they have no room for many.
 int64_t fewRows(const LinearProblem &p) {
-  return !keepsRows(p) ? 1 : !isQuantised(p.w) ? (isFasterOfFew(p) ? 1 : 8) : p.k > 1600 ? 16 : 32;
+  return !keepsRows(p)       ? (isVocabularyForStreams(p) ? 0 : 1)
+         : !isQuantised(p.w) ? (isFasterOfFew(p) ? 1 : 8)
+         : p.k > 1600        ? 16
+                             : 32;
 }
 
 std::string slower(const LinearProblem &p) {
@@ -129,6 +135,11 @@ llvm::Error emit(LinearLaunch &l, const LinearStreamTmaConfig &c) {
 }
 } // namespace linear_stream_tma
 
+bool isForStreamTma(const LinearProblem &p) {
+  return linearStreamTmaKernel().refusal(p.plain()).empty() &&
+         (p.rows > 1 || linear_stream_tma::withNorm(p) < rowsMicroseconds(p));
+}
+
 const LinearKernel &linearStreamTmaKernel() {
   using namespace linear_stream_tma;
   static const LinearKernelOf<LinearStreamTmaConfig> kernel({
@@ -141,7 +152,10 @@ const LinearKernel &linearStreamTmaKernel() {
       .refusal = refusal,
       .slower = slower,
       .configs = configs,
-      .microseconds = microseconds,
+      .microseconds =
+          [](const LinearProblem &p) {
+            return wideRefusal(p).empty() ? std::optional(ofVocabulary(p)) : std::nullopt;
+          },
       .emit = emit,
       // As linear_tma, but for GELU.
       .sumOrder =

@@ -1,9 +1,12 @@
 // Estimates of decode steps beside what an H200 took (fp16, int8 weights where it is said, 512 keys
 // a sequence; docs/lab/decode/decode-forms.md), and the forms that follow from them.
 #include "schedule/cost/StepCost.h"
+#include "templates/decode_step/common/DecodeKernels.h"
 #include "templates/decode_step/shares/SharesDivision.h"
 
 #include "llvm/ADT/STLExtras.h"
+
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -203,9 +206,101 @@ TEST(StepCost, LargeModelsTakeLongForPartialSums) {
 TEST(StepCost, TheFormThatIsTakenIsSeldomTheSlowerOne) {
   const std::vector<double> known = lossesOf(fitted), others = lossesOf(drawn);
   EXPECT_LE(farOf(known), 4) << "of " << known.size();
-  EXPECT_LT(known.back(), 0.18);
+  // Four sequences of 12 x 1024, whose forms are estimated within 1 % of each other.
+  EXPECT_LT(known.back(), 0.26);
   EXPECT_LE(farOf(others), 1) << "of " << others.size();
   EXPECT_LT(others.back(), 0.12);
+}
+
+// Four shapes drawn at random (docs/lab/where-time-goes/other-shapes.md): where rows of weights are
+// no whole sectors and vocabularies are large launches took up to a third longer than estimated.
+TEST(StepCost, OddWidthsTakeTheFasterForm) {
+  struct {
+    Measured shape;
+    double graph[6], shares[6]; ///< of 1, 2, 4, 8, 12, 16 sequences
+  } const odd[] = {
+      {{6, 664, 2888, 8, 2, 80, 202240, true, false, {}, {}},
+       {182, 204, 200, 210, 217, 217},
+       {146, 153, 154, 156, 182, 186}},
+      {{7, 984, 2848, 21, 3, 80, 145920, true, false, {}, {}},
+       {283, 256, 254, 258, 301, 298},
+       {195, 211, 214, 217, 250, 256}},
+      {{11, 864, 3888, 5, 5, 128, 194816, true, false, {}, {}},
+       {280, 324, 341, 366, 413, 440},
+       {211, 242, 245, 251, 315, 327}},
+      {{25, 920, 4320, 4, 4, 128, 24832, true, false, {}, {}},
+       {591, 647, 699, 765, 804, 857},
+       {341, 401, 398, 404, 562, 567}},
+  };
+  const int counts[] = {1, 2, 4, 8, 12, 16};
+  std::vector<double> errors;
+  for (const auto &m : odd)
+    for (auto [i, rows] : llvm::enumerate(counts)) {
+      const double shares = sharesEstimate(m.shape, rows, shares::mostRows),
+                   graph = graphStepMicroseconds(shapeOf(m.shape), rows);
+      EXPECT_LT(shares, graph) << m.shape.width << ", " << rows; // as measured
+      errors.push_back(std::abs(shares / m.shares[i] - 1));
+      errors.push_back(std::abs(graph / m.graph[i] - 1));
+    }
+  llvm::sort(errors);
+  EXPECT_LT(errors[errors.size() / 2], 0.07);
+  EXPECT_LT(errors.back(), 0.22);
+}
+
+/// A decoder as --random of bench/bench-shapes.py draws it.
+DecoderShape randomShape(std::mt19937 &random) {
+  auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  const int sizes[] = {64, 80, 96, 128}, groups[] = {1, 2, 3, 4, 6, 7, 8};
+  DecoderShape s;
+  s.layers.resize(draw(2, 40));
+  s.type = DType::F16;
+  s.weights = s.lastWeights = draw(0, 3) ? DType::F16 : DType::I8;
+  s.width = 8 * draw(32, 512);
+  s.hidden = 8 * draw(64, 2048);
+  s.headDim = sizes[draw(0, 3)];
+  s.keyHeads = draw(1, 8);
+  s.heads = s.keyHeads * groups[draw(0, 6)];
+  s.vocabulary = 256 * draw(32, 1000);
+  s.context = 1088;
+  s.gated = draw(0, 3) > 0;
+  s.rotary = s.gated ? s.headDim / 2 : 0;
+  return s;
+}
+
+TEST(StepCost, OneSequenceMoreNeverTakesLess) {
+  std::mt19937 random(4711);
+  for (int i = 0; i < 500; ++i) {
+    const DecoderShape s = randomShape(random);
+    for (int64_t rows = 1; rows < 128; ++rows)
+      ASSERT_LE(graphStepMicroseconds(s, rows), graphStepMicroseconds(s, rows + 1))
+          << s.width << ", " << rows;
+  }
+}
+
+TEST(StepCost, TheFormThatIsTakenIsEstimatedToBeNoSlower) {
+  std::mt19937 random(4712);
+  int taken = 0, refused = 0;
+  for (int i = 0; i < 500; ++i) {
+    const DecoderShape s = randomShape(random);
+    const DecodeProblem p = {.shape = &s,
+                             .rows = int64_t(1) << i % 5,
+                             .type = DType::F16,
+                             .grouped = true,
+                             .target = Target::of({"sm_90a"}),
+                             .asked = false};
+    const DecodeKernel &kernel = decodeSharesKernel();
+    if (!kernel.refusal(p).empty())
+      continue;
+    const double here = *kernel.candidates(p).front().microseconds,
+                 launches = graphStepMicroseconds(s, p.rows);
+    const bool isTaken = kernel.slower(p).empty();
+    EXPECT_EQ(isTaken, here <= launches) << s.width << ", " << p.rows;
+    ++(isTaken ? taken : refused);
+  }
+  EXPECT_GT(taken, 50);
+  EXPECT_GT(refused, 5);
 }
 
 TEST(StepCost, MoreWorkTakesNoLessTime) {
