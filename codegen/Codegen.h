@@ -43,6 +43,9 @@ struct CodegenOptions {
   bool dependentLaunch = true;
   /// A product with few rows computes the norm in front of it itself.
   bool fuseNorm = true;
+  /// Attention of decode steps over pages takes keys of prefixes that sequences share from a launch
+  /// that reads them once.
+  bool sharedPrefixes = true;
   DecodeMode decode = DecodeMode::Graph;
   Fp32Math fp32Math = Fp32Math::Tf32x3;
   /// What a row of @extend becomes depends on its sequence alone, not on other rows, their number

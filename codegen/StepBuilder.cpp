@@ -7,6 +7,7 @@
 #include "ir/ResultNumber.h"
 #include "runtime/plan/Expr.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/PrefixTiles.h"
 #include "runtime/sampling/SampledChoice.h"
 #include "schedule/products/Operands.h"
 
@@ -320,6 +321,18 @@ plan::ArgT StepBuilder::choices() {
   if (choicesInput_ < 0)
     choicesInput_ = addInput("choices", {*drawnRows_, Dim(rt::sampleRowWords)});
   return pointer(plan::ArgKind::Input, choicesInput_);
+}
+
+std::optional<StepBuilder::Prefixes> StepBuilder::prefixes(const Dim &of, int members) {
+  if (!prefixes_) {
+    const Dim count = Dim::symbol(rt::ports::prefixTiles);
+    bounds_[rt::ports::prefixTiles] = {0, maximum(of) + rt::mostPrefixParts};
+    const int sequences = addInput(rt::ports::prefixes, {of, Dim(2)});
+    const int tiles = addInput(rt::ports::prefixTiles, {count, Dim(rt::prefixTileHead + members)});
+    prefixes_ = {pointer(plan::ArgKind::Input, sequences), pointer(plan::ArgKind::Input, tiles),
+                 count, members};
+  }
+  return prefixes_->members == members ? prefixes_ : std::nullopt;
 }
 
 void StepBuilder::addOutputs(const Function &f) {

@@ -115,6 +115,15 @@ public:
   };
   /// To be called before ports are added.
   void usePages(const Function &extend);
+  /// What a call says of prefixes that its sequences, `of`, share (runtime/plan/PrefixTiles.h), for
+  /// kernels whose tiles have that many of them at most: ports behind the others, from the first
+  /// call of this on. None: another kernel's tiles have other numbers.
+  struct Prefixes {
+    plan::ArgT sequences, tiles;
+    Dim count; ///< of tiles
+    int members;
+  };
+  std::optional<Prefixes> prefixes(const Dim &of, int members);
   /// Null: ops have the state as their types say.
   const Pages *pages() const { return pages_ ? &*pages_ : nullptr; }
   plan::ArgT tables() const;
@@ -176,6 +185,7 @@ private:
   std::map<int, bool> outputs_;  ///< those that steps name, and whether one of them needs it
   std::optional<Choice> choice_; ///< of the next launch
   std::optional<Pages> pages_;
+  std::optional<Prefixes> prefixes_;
 };
 
 } // namespace gpt2c

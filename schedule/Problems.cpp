@@ -157,6 +157,9 @@ AttentionProblem Problems::attention(const Op &op) const {
   p.context = maximum(kv->type.shape[4]);
   p.tf32 = options_.tf32;
   p.target = options_.target;
+  c.prefixes = options_.prefixes && c.pageTokens > 0 && !p.hasOddPages() && p.isNarrow() &&
+               p.sequences > 1 && p.queries == 1 && c.causal && c.window == 0 && c.softCap == 0 &&
+               !c.alibi;
   p.complete();
   return p;
 }

@@ -27,6 +27,9 @@ struct ScheduleOptions {
   Target target;
   /// A product computes the norm in front of it.
   bool fuseNorm = true;
+  /// Keys of a prefix that sequences share are computed once for all of them, where calls say that
+  /// there is one.
+  bool prefixes = true;
   /// Products of fp32 operands may run on tensor cores, each as three products of TF32.
   bool tf32 = true;
   /// Tokens of a page of the KV state, where append_attention does not say it; 0: it is in no

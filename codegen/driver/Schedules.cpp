@@ -18,6 +18,7 @@ VersionScheduler schedulerOf(const Module &module, const CodegenOptions &options
            options.symbolBounds},
           {.target = target,
            .fuseNorm = options.fuseNorm,
+           .prefixes = options.sharedPrefixes,
            .tf32 = options.fp32Math == Fp32Math::Tf32x3,
            .choose = options.choose},
           allKernels()};

@@ -13,6 +13,7 @@
 #include "runtime/device/Backend.h"
 #include "runtime/device/FunctionCall.h"
 #include "runtime/device/RowsCall.h"
+#include "runtime/device/SharedPrefixes.h"
 #include "runtime/device/WorkerThreads.h"
 #include "runtime/group/RankLink.h"
 
@@ -232,6 +233,7 @@ private:
                         int32_t padding = 0);
   bool runsSteps(const plan::FunctionT &function) const;
   const plan::FunctionT *versionOf(const RowsCall &call, bool inOneLaunch) const;
+  SharedPrefixes prefixesOf(const RowsCall &call, const plan::FunctionT &function) const;
   Result<Bound> bindRows(const RowsCall &call, const plan::FunctionT &function, Rows::Slot &slot,
                          bool wantLogits, bool samples, const std::vector<SampleRow> &drawn);
   Result<Bound> bindSample(std::span<const Segment> segments, Rows::Slot &slot);

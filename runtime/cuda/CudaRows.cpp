@@ -41,6 +41,20 @@ bool takesChoices(const plan::FunctionT &function) {
   return std::ranges::any_of(function.inputs, [](auto &port) { return port->name == "choices"; });
 }
 
+/// Sequences of a tile of keys of a prefix (runtime/plan/PrefixTiles.h); 0: it takes none.
+int32_t membersOf(const plan::FunctionT &function) {
+  const auto port = std::ranges::find_if(
+      function.inputs, [](auto &port) { return port->name == ports::prefixTiles; });
+  return port == function.inputs.end() || (*port)->shape.size() != 2
+             ? 0
+             : int32_t(largestDim(function, *(*port)->shape[1])) - prefixTileHead;
+}
+/// Words that a call's tiles take at most.
+int64_t prefixWords(const plan::FunctionT &function) {
+  const int64_t members = membersOf(function);
+  return members < 1 ? 0 : symbolMax(function, ports::prefixTiles) * (prefixTileHead + members);
+}
+
 template <typename T> std::span<const int32_t> wordsOf(const std::vector<T> &list) {
   return {reinterpret_cast<const int32_t *>(list.data()), list.size() * sizeof(T) / 4};
 }
@@ -116,9 +130,13 @@ Status CudaBackend::allocatePages(uint64_t bytes) {
                              std::to_string(state.pageBytes)};
   rows_.limits = {pagedState(), kvPlan().max_context, plan_->meta().vocab_size};
   const int64_t pieces = state.maxRows / pieceTokens + state.maxSegments;
-  const size_t words =
-      size_t(2 * state.maxRows + 4 * pieces + (pagesOfSequence + 1) * state.maxSegments + 64) +
-      (samples() ? sampleWords(state.maxSegments) : 0);
+  int64_t prefixes = 2 * state.maxSegments;
+  for (const auto &function : functions())
+    if (function->name == functions::steps || function->name == functions::extend)
+      prefixes = std::max(prefixes, 2 * state.maxSegments + prefixWords(*function));
+  const size_t words = size_t(2 * state.maxRows + 4 * pieces +
+                              (pagesOfSequence + 1) * state.maxSegments + prefixes + 64) +
+                       (samples() ? sampleWords(state.maxSegments) : 0);
   Result<DeviceMemory> inputs = device_->allocate(words * sizeof(int32_t), "rows");
   if (!inputs)
     return inputs.status();
@@ -227,6 +245,28 @@ const plan::FunctionT *CudaBackend::versionOf(const RowsCall &call, bool inOneLa
   return extend;
 }
 
+/// Of those sequences that have one token; none where `function` does not take them.
+SharedPrefixes CudaBackend::prefixesOf(const RowsCall &call,
+                                       const plan::FunctionT &function) const {
+  const int32_t members = membersOf(function);
+  if (members < 1)
+    return {};
+  const auto heads = std::max<int32_t>(int32_t(kvPlan().heads), 1),
+             layers = std::max<int32_t>(int32_t(kvPlan().layers), 1);
+  std::vector<int32_t> positions; // of others 0, which shares nothing
+  for (int32_t before = -1; int32_t last : call.last) {
+    positions.push_back(last == before + 1 ? call.positions[size_t(last)] : 0);
+    before = last;
+  }
+  return sharedPrefixes(positions, call.tables, call.pagesOfSequence,
+                        {.pageTokens = rows_.limits.state.pageTokens,
+                         .members = members,
+                         .tiles = int32_t(symbolMax(function, ports::prefixTiles)),
+                         .blocks = 2 * device_->multiprocessors() / heads,
+                         .multiprocessors = device_->multiprocessors(),
+                         .pageBytes = int64_t(rows_.limits.state.pageBytes) / layers});
+}
+
 /// That version, `function`, with the addresses of its ports, and the inputs in `slot`. Its choices
 /// go to the host, or to @sample. `drawn`: how it chooses by temperature; empty: it does not.
 Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
@@ -243,6 +283,9 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
                            : paddedRows(call.rows, symbolMax(function, steps ? "batch" : "rows"));
   const int64_t paddedSegments = steps ? rows : padded(segments, symbolMax(function, "segments"));
   const int64_t pieces = steps ? 0 : padded(call.pieces, symbolMax(function, "pieces"));
+  const SharedPrefixes shared = prefixesOf(call, function);
+  const int64_t tiles =
+      shared.count > 0 ? padded(shared.count, symbolMax(function, ports::prefixTiles)) : 0;
   slot.choices = size_t(paddedSegments);
 
   // Addresses follow from the sizes, which are those of the graph. The ids come first. In @steps a
@@ -263,6 +306,11 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
     inputs.emplace_back("pieces", place(call.pieceWords, 4 * pieces));
     inputs.emplace_back("last", place(call.last, paddedSegments));
   }
+  if (const int32_t members = membersOf(function); members > 0) {
+    inputs.emplace_back(ports::prefixes, place(shared.sequences, 2 * paddedSegments));
+    inputs.emplace_back(ports::prefixTiles,
+                        place(shared.tiles, tiles * (prefixTileHead + members)));
+  }
   for (const auto &port : function.inputs) {
     auto it = std::ranges::find_if(inputs, [&](auto &input) { return input.first == port->name; });
     if (it == inputs.end())
@@ -282,6 +330,7 @@ Result<CudaBackend::Bound> CudaBackend::bindRows(const RowsCall &call,
                                                         {"segments", paddedSegments},
                                                         {"batch", rows},
                                                         {"slots", rows}, // nothing's size
+                                                        {ports::prefixTiles, tiles},
                                                         {"pages", reachable()}};
   for (const auto &symbol : function.symbols) {
     auto it = std::ranges::find_if(sizes, [&](auto &size) { return size.first == symbol->name; });

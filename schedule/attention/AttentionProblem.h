@@ -18,6 +18,9 @@ struct AttentionConfig {
   bool append = true, causal = true, mask = false;
   /// Of the pages of @extend that the state lies in; 0: it has a place for each sequence.
   int pageTokens = 0;
+  /// Keys of a prefix that sequences share may be computed by a launch before, once for all; a
+  /// kernel that does not take parts of it computes all keys itself.
+  bool prefixes = false;
   /// Of the keys up to a query's own the last so many are seen; 0: all.
   int window = 0;
   float softCap = 0;  ///< scores are softCap tanh(score / softCap); 0: they are as they are

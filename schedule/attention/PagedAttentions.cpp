@@ -49,10 +49,13 @@ PagedProblem Problems::paged(const Op &op) const {
     p.config.bytes = p.kv;
   p.rows = maximum(qkv->type.shape[1]);
   p.pieces = maximum(pieces->type.shape[0]);
-  p.prompts = maximum(tables->type.shape[0]) <= Versions::fewSegments;
+  p.segments = maximum(tables->type.shape[0]);
+  p.prompts = p.segments <= Versions::fewSegments;
   p.oneOrder = batchInvariant();
   p.tf32 = options_.tf32;
   p.target = options_.target;
+  p.config.prefixes = options_.prefixes && !p.oneOrder && !p.prompts && isNarrow(p.config.x) &&
+                      !p.config.bytes && p.config.window == 0;
   return p;
 }
 

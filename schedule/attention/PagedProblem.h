@@ -12,6 +12,9 @@ struct PagedConfig {
   std::optional<Scalar> bytes = {};
   int headDim = 0, heads = 0, kvHeads = 0;
   int pageTokens = 64;
+  /// Keys of a prefix that sequences of one token share may be computed by a launch before, once
+  /// for all; a kernel that does not take parts of it computes all keys itself.
+  bool prefixes = false;
   int window = 0; ///< keys that a query sees; 0: all up to its own
   int warps = 4;  ///< of a group, 16 tokens each
   int groups = 1; ///< of warps that share the keys of a piece of more than 16 tokens
@@ -27,6 +30,7 @@ struct PagedProblem {
   PagedConfig config; ///< types, heads and pages
   Scalar kv = Scalar::F16;
   int64_t rows = 1, pieces = 1; ///< of a call, at most
+  int64_t segments = 1;         ///< the same
   bool prompts = false;         ///< most calls have one: few segments
   bool oneOrder = false;        ///< a row has the same bits whatever else there is
   bool tf32 = true;             ///< tensor cores may multiply fp32

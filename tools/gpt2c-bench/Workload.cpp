@@ -27,12 +27,27 @@ static std::optional<int64_t> wholeNumber(const Json &value, int64_t least,
   return number < least || number > most ? std::nullopt : std::optional(number);
 }
 
+static int32_t drawToken(std::mt19937_64 &random, int32_t vocabulary) {
+  return int32_t(random() % uint64_t(std::max(1, vocabulary)));
+}
+
+/// What prompts begin with: the same tokens in all of them, as far as they go.
+static rt::Status readPrefix(const Json &value, int32_t vocabulary, rt::Tokens &prompt) {
+  const std::optional<int64_t> count = wholeNumber(value, 0, INT32_MAX);
+  if (!count)
+    return {rt::Code::Usage, "\"prefix\" is a number of tokens"};
+  std::mt19937_64 random(2);
+  for (int64_t i = 0; i < *count; ++i)
+    prompt.push_back(drawToken(random, vocabulary));
+  return {};
+}
+
 static rt::Status readPrompt(const Json &value, int32_t vocabulary, std::mt19937_64 &random,
                              rt::Tokens &prompt) {
   rt::Status wrong(rt::Code::Usage, "\"prompt\" is a list of token ids or their number");
   if (std::optional<int64_t> count = wholeNumber(value, 1, INT32_MAX)) {
     for (int64_t i = 0; i < *count; ++i)
-      prompt.push_back(int32_t(random() % uint64_t(std::max(1, vocabulary))));
+      prompt.push_back(drawToken(random, vocabulary));
     return {};
   }
   if (!value.is_array())
@@ -64,13 +79,16 @@ static rt::Result<WorkloadRequest> parseLine(const std::string &line, int32_t vo
   if (!most)
     return {rt::Code::Usage, "\"max_tokens\" is a number of at least 1"};
   request.maxTokens = *most;
+  if (auto prefix = value.find("prefix"); prefix != value.end())
+    if (rt::Status s = readPrefix(*prefix, vocabulary, request.prompt); !s.ok())
+      return s;
   auto prompt = value.find("prompt");
   if (prompt == value.end())
     return {rt::Code::Usage, "\"prompt\" is missing"};
   if (rt::Status s = readPrompt(*prompt, vocabulary, random, request.prompt); !s.ok())
     return s;
   request.more = value;
-  for (const char *own : {"at", "max_tokens", "prompt"})
+  for (const char *own : {"at", "max_tokens", "prefix", "prompt"})
     request.more.erase(own);
   return request;
 }

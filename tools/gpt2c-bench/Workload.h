@@ -17,9 +17,11 @@ struct WorkloadRequest {
   Json more = Json::object(); ///< the line's other fields, for a server
 };
 
-/// One JSON object for each line: "at" (seconds; 0 where it is missing), "prompt" (token ids, or a
-/// number of tokens, which are then drawn at random below `vocabulary`) and "max_tokens". In the
-/// order of "at". Usage, with the line, where one is something else.
+/// One JSON object for each line: "at" (seconds; 0 where it is missing), "prefix" (tokens in front
+/// of the prompt, the first so many of a list that is the same for all lines; 0 where it is
+/// missing), "prompt" (token ids, or a number of tokens; tokens are drawn at random below
+/// `vocabulary`) and "max_tokens". In the order of "at". Usage, with the line, where one is
+/// something else.
 rt::Result<std::vector<WorkloadRequest>> readWorkload(const std::string &path, int32_t vocabulary);
 
 /// Arrivals of a Poisson process of `rate` requests a second in the place of those of the file;

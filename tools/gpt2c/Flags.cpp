@@ -110,6 +110,11 @@ static cl::opt<bool>
                     cl::desc("Let a step's launch overlap the end of the step before it (sm_90 and "
                              "later; default on)"),
                     cl::init(true), category());
+static cl::opt<bool> sharedPrefixes(
+    "shared-prefixes",
+    cl::desc("Read keys of a prefix that sequences of a decode step share once for all of them "
+             "(default on)"),
+    cl::init(true), category());
 static cl::opt<DecodeMode> decodeMode(
     "decode", cl::desc("How decode steps run on a GPU (default auto)"),
     cl::values(clEnumValN(DecodeMode::Graph, "graph", "a CUDA graph of launches"),
@@ -355,6 +360,8 @@ static std::vector<std::string> recordedFlags(const CompileFlags &f) {
     flags.push_back(o.decode == DecodeMode::Graph ? "--decode=graph" : "--decode=persistent");
   if (o.batchInvariant)
     flags.push_back("--batch-invariant");
+  if (!o.sharedPrefixes)
+    flags.push_back("--shared-prefixes=false");
   if (o.packWeights)
     flags.push_back("--compress-weights=lossless");
   if (o.fp32Math == Fp32Math::Ffma)
@@ -404,6 +411,7 @@ static llvm::Error readCodegenFlags(CompileFlags &f) {
   o.precision = precisionName(precision).str();
   o.compilerVersion = GPT2C_VERSION;
   o.dependentLaunch = dependentLaunch;
+  o.sharedPrefixes = sharedPrefixes;
   o.decode = decodeMode;
   o.fp32Math = fp32Math;
   o.fuseNorm = f.passes.level >= 2;

@@ -3,6 +3,7 @@
 
 #include "templates/attention/Kernels.h"
 #include "templates/attention/parts/AttentionParams.h"
+#include "templates/attention/prefix/AttentionPrefix.h"
 #include "templates/linear/parts/ConfigList.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -28,6 +29,10 @@ static std::pair<int, unsigned> roundOf(const AttentionDecodeConfig &c) {
 static int64_t ringKeys(const AttentionDecodeConfig &c) {
   return int64_t(c.warps) * c.ring * roundOf(c).first;
 }
+/// Whether rows may come by a ring: what a warp copies at a time lies in one page.
+static bool mayHaveRing(const AttentionDecodeConfig &c) {
+  return c.bulk && (c.pageTokens == 0 || c.pageTokens % roundOf(c).first == 0);
+}
 unsigned attentionRingBytes(const AttentionDecodeConfig &c) {
   return 2 * unsigned(ringKeys(c)) * roundOf(c).second;
 }
@@ -40,10 +45,12 @@ KernelSource attentionDecode(llvm::StringRef name, const AttentionDecodeConfig &
   w.constant("Ring", c.ring);
   w.constant("Queries", c.queries);
   ropeMembers(w, c);
+  prefixMembers(w, c);
   passPlain(w, c);
   w.in("length", Scalar::I32, c.last);
   passRope(w, c);
   passParts(w);
+  passPrefix(w, c);
   passSizes(w, c.pageTokens > 0);
   w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
   const unsigned shared = attentionRingBytes(c);
@@ -80,7 +87,7 @@ Config modelConfig(const AttentionProblem &p) {
   const bool follow = blocks >= 4 * processors,
              refill = blocks * c.splits >= 2 * processors &&
                       p.context >= rings * c.splits * ringKeys(ring);
-  if (c.bulk && (follow || refill) && attentionRingBytes(ring) <= 64 * 1024)
+  if (mayHaveRing(c) && (follow || refill) && attentionRingBytes(ring) <= 64 * 1024)
     c = ring;
   return c;
 }
@@ -101,7 +108,7 @@ std::vector<Config> configs(const AttentionProblem &p) {
         const int64_t blocks = p.sequences * p.queries * c.heads * splits;
         if ((splits == 8 || 2 * blocks > processors) && (splits == 1 || blocks < 16 * processors) &&
             (ring == 0 ||
-             (c.bulk && blocks >= 2 * processors && attentionRingBytes(c) <= 64 * 1024)))
+             (mayHaveRing(c) && blocks >= 2 * processors && attentionRingBytes(c) <= 64 * 1024)))
           list.add(c);
       }
   return list.take();
@@ -121,8 +128,11 @@ bool rivals(const AttentionProblem &, llvm::StringRef leader) {
   return leader == "attention_decode_mma" || leader == "attention_decode_group";
 }
 
-llvm::Error emit(AttentionLaunch &l, const Config &c) {
+llvm::Error emit(AttentionLaunch &l, const Config &taken) {
+  Config c = taken;
   if (llvm::Error e = l.begin(c))
+    return e;
+  if (llvm::Error e = launchPrefix(l, c))
     return e;
   l.addParts(c.splits);
   return l.launch(attentionDecode(l.name("attention_decode"), c), l.perQuery(c.splits));

@@ -32,7 +32,9 @@
 // 0, with Append and without Last: queries and new keys are turned by their position first
 // (rotated_rows.cuh).
 //
-// With pages (state_rows.cuh) a chunk of the ring lies in one of them; without Mask and Last.
+// With pages (state_rows.cuh) a chunk of the ring lies in one of them; without Mask and Last. With
+// Parts > 0 keys of a prefix that other sequences have, too, are not read: what they come to joins
+// the warps' parts at the end (prefix_parts.cuh); of one query of each sequence, without Window.
 //
 // Y of signed char: what is stored is quantised with a scale that is given (int8.cuh).
 //
@@ -44,14 +46,15 @@
 // (<= 1024), Heads, Warps, Splits, Cluster, Ring (0 without Append), Append (not with Last and
 // bytes), Last (Ring is 0), Causal, Mask, PageTokens, Window, SoftCap and Alibi (score.cuh),
 // RopePairs, RopeInterleaved, Table, HeadNorm (rotated_rows.cuh), Queries (with RopePairs: most of
-// a sequence). Kernel:
+// a sequence), Parts. Kernel:
 //   qkv X[batch,seq,Heads+2*KvHeads,HeadDim], kv Kv[layers,2,batchMax,KvHeads,context,HeadDim],
 //   out Y[batch,seq,Heads,HeadDim] (Last: Y[batch,Heads,HeadDim]), past i32[batch] or null, keyMask
 //   i32[batch,maskStride] or null, length i32[batch] (null without Last), cosines and sines
 //   Table[places,RopePairs] (null without), gains f32[Heads+KvHeads,HeadDim] (null
 //   without HeadNorm), gainEpsilon, partial
 //   f32[batch*seq,Heads,Splits,HeadDim+2], counters u32[batch*seq,Heads] (zero before the first
-//   launch and after each; both null when Splits is 1), layer, batchMax, context, seq, maskStride,
+//   launch and after each; both null when Splits is 1), prefixes and prefixParts (null without
+//   Parts), layer, batchMax, context, seq, maskStride,
 //   scale, places.
 // Grid: (Splits, Heads, batch * seq), Last: (Splits, Heads, batch); block: 32 * Warps; dynamic
 // shared: DecodeKeys<C>::ringBytes.
@@ -60,6 +63,7 @@
 
 #include "templates/attention/decode/decode_keys.cuh"
 #include "templates/attention/parts/merge_splits.cuh"
+#include "templates/attention/parts/prefix_parts.cuh"
 #include "templates/attention/parts/rotated_rows.cuh"
 #include "templates/attention/parts/state_rows.cuh"
 
@@ -75,6 +79,8 @@ template <typename C, typename Given> struct AttentionDecodeParams {
   const typename C::Table *cosines, *sines;
   float *partial;
   unsigned *counters;
+  const int *prefixes;
+  const float *prefixParts;
   AttentionSizes sizes;
   const float *gains;
   float gainEpsilon;
@@ -96,6 +102,9 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   static_assert(sharing == 1 || !(C::Append && C::Last));
   static_assert(!rope || (C::Append && !C::Last));
   static_assert(C::Window == 0 || (C::Causal && C::Ring == 0));
+  static_assert(C::Parts == 0 || (C::Window == 0 && C::PageTokens > 0));
+  static_assert(C::Ring == 0 || C::PageTokens % K::chunk == 0);
+  static constexpr int outs = C::Warps + (C::Parts > 0); // of warps, then of the prefix
   static constexpr int width = C::Heads * C::HeadDim;
   static constexpr int kvWidth = C::KvHeads * C::HeadDim, qkvRow = width + 2 * kvWidth;
   static constexpr int v = K::v, perLane = K::perLane, elements = perLane * v;
@@ -139,6 +148,7 @@ template <typename C, typename Given> struct AttentionDecodeTile {
       rotate();
     loadQuery();
     storeOwnKey();
+    takePrefix();
     attend();
     finish();
   }
@@ -166,7 +176,8 @@ template <typename C, typename Given> struct AttentionDecodeTile {
     if (!C::Append)
       keys = min(keys, p.sizes.context);
     oldest = C::Window > 0 ? max(seen - C::Window, 0) : 0;
-    from = C::Last && C::Append ? min(oldest, begin) : oldest;
+    from = C::Last && C::Append ? min(oldest, begin)
+                                : max(oldest, PrefixParts<C>::beginOf(p.prefixes, b));
     const int keyHead = p.h / sharing;
     token = p.qkv + (b * p.sizes.seq + s) * qkvRow + p.h * C::HeadDim;
     fresh = p.qkv + b * p.sizes.seq * qkvRow + width + (sharing == 1 ? p.h : keyHead) * C::HeadDim;
@@ -401,9 +412,10 @@ template <typename C, typename Given> struct AttentionDecodeTile {
 #if __CUDA_ARCH__ >= 900
     slots = p.shared + warp * C::Ring * K::chunkBytes;
     stored = min(begin, p.sizes.context);
-    const int chunks = (stored + K::chunk - 1) / K::chunk;
-    firstChunk = p.split * chunks / C::Splits;
-    endChunk = (p.split + 1) * chunks / C::Splits;
+    const int none = from / K::chunk; // of the prefix
+    const int chunks = (stored + K::chunk - 1) / K::chunk - none;
+    firstChunk = none + p.split * chunks / C::Splits;
+    endChunk = none + (p.split + 1) * chunks / C::Splits;
     if (lane == 0) {
       for (int i = 0; i < C::Ring; i++)
         filled()[warp][i].init(1);
@@ -461,13 +473,26 @@ template <typename C, typename Given> struct AttentionDecodeTile {
   // The end
   // -----------------------------------------------------------------------------------------------
 
+  struct Outs {
+    float max[outs], sum[outs], out[outs][C::HeadDim];
+  };
+  static __device__ __forceinline__ Outs &ofWarps() {
+    __shared__ Outs shared;
+    return shared;
+  }
+  __device__ __forceinline__ void takePrefix() const {
+    if constexpr (C::Parts > 0)
+      if (Outs &to = ofWarps(); warp == C::Warps - 1)
+        PrefixParts<C>::take(p.split, p.prefixParts, p.prefixes, b, b * C::Heads + p.h,
+                             to.max[C::Warps], to.sum[C::Warps], to.out[C::Warps]);
+  }
   /// Merges lanes, warps and splits, and stores.
   __device__ __forceinline__ void finish() {
     mergeLanes<K::lanes>(state);
-    __shared__ float warpMax[C::Warps], warpSum[C::Warps], warpOut[C::Warps][C::HeadDim];
+    Outs &of = ofWarps();
     if (lane == 0) {
-      warpMax[warp] = state.max;
-      warpSum[warp] = state.sum;
+      of.max[warp] = state.max;
+      of.sum[warp] = state.sum;
     }
     if (group == 0)
 #pragma unroll
@@ -475,20 +500,20 @@ template <typename C, typename Given> struct AttentionDecodeTile {
         if (inside(i))
 #pragma unroll
           for (int d = 0; d < v; d++)
-            warpOut[warp][offset(i) + d] = state.out[i * v + d];
+            of.out[warp][offset(i) + d] = state.out[i * v + d];
     __syncthreads();
     float top = negativeInfinity(), sum = 0.0f;
 #pragma unroll
-    for (int w = 0; w < C::Warps; w++)
-      top = fmaxf(top, warpMax[w]);
+    for (int w = 0; w < outs; w++)
+      top = fmaxf(top, of.max[w]);
 #pragma unroll
-    for (int w = 0; w < C::Warps; w++)
-      sum += warpSum[w] * state.rescale(warpMax[w], top);
+    for (int w = 0; w < outs; w++)
+      sum += of.sum[w] * state.rescale(of.max[w], top);
     auto blockOut = [&](int d) {
       float o = 0.0f;
 #pragma unroll
-      for (int w = 0; w < C::Warps; w++)
-        o += warpOut[w][d] * state.rescale(warpMax[w], top);
+      for (int w = 0; w < outs; w++)
+        o += of.out[w][d] * state.rescale(of.max[w], top);
       return o;
     };
     MergeSplits<C>::end(p.out + p.row * width + p.h * C::HeadDim,
@@ -502,13 +527,14 @@ __device__ __forceinline__ void
 attentionDecode(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out, const int *past,
                 const int *keyMask, const int *length, const typename C::Table *cosines,
                 const typename C::Table *sines, int places, const float *gains, float gainEpsilon,
-                float *partial, unsigned *counters, int layer, int batchMax, int context, int seq,
-                int maskStride, float scale, int split, int h, i64 row, char *shared,
-                const Given &given) {
+                float *partial, unsigned *counters, const int *prefixes, const float *prefixParts,
+                int layer, int batchMax, int context, int seq, int maskStride, float scale,
+                int split, int h, i64 row, char *shared, const Given &given) {
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
-  AttentionDecodeTile<C, Given> tile({qkv, kv, out, past, keyMask, length, cosines, sines, partial,
-                                      counters, sizes, gains, gainEpsilon, places, split, h, row,
-                                      shared, given});
+  AttentionDecodeTile<C, Given> tile({qkv,     kv,     out,         past,     keyMask,  length,
+                                      cosines, sines,  partial,     counters, prefixes, prefixParts,
+                                      sizes,   gains,  gainEpsilon, places,   split,    h,
+                                      row,     shared, given});
   tile.run();
 }
 

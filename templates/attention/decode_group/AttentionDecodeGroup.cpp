@@ -3,6 +3,7 @@
 
 #include "templates/attention/Kernels.h"
 #include "templates/attention/parts/AttentionParams.h"
+#include "templates/attention/prefix/AttentionPrefix.h"
 #include "templates/linear/parts/ConfigList.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -22,9 +23,11 @@ KernelSource attentionDecodeGroup(llvm::StringRef name, const AttentionDecodeGro
   w.constant("Queries", 1);
   w.constant("Keys", c.keys);
   ropeMembers(w, c);
+  prefixMembers(w, c);
   passPlain(w, c);
   passRope(w, c);
   passParts(w);
+  passPrefix(w, c);
   passSizes(w, c.pageTokens > 0);
   w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
   w.pass(w.given(c.given));
@@ -103,8 +106,11 @@ std::string slower(const AttentionProblem &p) {
   return p.hasOwnKeys() && (!isQuantised(c.kv) || byMma) ? "heads that have keys of their own" : "";
 }
 
-llvm::Error emit(AttentionLaunch &l, const Config &c) {
+llvm::Error emit(AttentionLaunch &l, const Config &taken) {
+  Config c = taken;
   if (llvm::Error e = l.begin(c))
+    return e;
+  if (llvm::Error e = launchPrefix(l, c))
     return e;
   l.addParts(c.splits);
   return l.launch(

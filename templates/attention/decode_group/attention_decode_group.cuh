@@ -21,18 +21,20 @@
 // <= 128), Heads, KvHeads, Warps,
 // Splits, Cluster, Keys (of a round, 16 or 32), Mask, Window, RopePairs, RopeInterleaved, Table,
 // HeadNorm (rotated_rows.cuh), Queries (1), PageTokens (state_rows.cuh: a multiple of 32; without
-// Mask). Kernel: qkv X[batch,1,Heads+2*KvHeads,HeadDim], kv
+// Mask), Parts (of prefixes, prefix_parts.cuh: whose keys are left out here, and join at the end;
+// without Window). Kernel: qkv X[batch,1,Heads+2*KvHeads,HeadDim], kv
 // Kv[layers,2,batchMax,KvHeads,context,HeadDim], out
 // Y[batch,1,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or null, cosines
 // and sines Table[places,RopePairs] (null without), gains f32[Heads+KvHeads,HeadDim] (null without
 // HeadNorm), gainEpsilon, partial f32[batch,Heads,Splits,HeadDim+2], counters u32[batch,KvHeads]
-// (both as in attention_decode.cuh), layer, batchMax, context, seq (1), maskStride, scale, places.
+// (both as in attention_decode.cuh), prefixes and prefixParts (null without Parts), layer, batchMax, context, seq (1), maskStride, scale, places.
 // Grid: (Splits, KvHeads, batch); block: 32 * Warps.
 // Bytes: 2 keys HeadDim KvHeads sizeof(Kv) per sequence; flops: 4 keys HeadDim Heads.
 #pragma once
 
 #include "templates/attention/decode_group/merge_group.cuh"
 #include "templates/attention/decode_mma/decode_mma_keys.cuh"
+#include "templates/attention/parts/prefix_parts.cuh"
 #include "templates/attention/parts/rotated_rows.cuh"
 #include "templates/attention/parts/softmax_state.cuh"
 #include "templates/attention/parts/state_rows.cuh"
@@ -50,6 +52,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupParams {
   const typename C::Table *cosines, *sines;
   float *partial;
   unsigned *counters;
+  const int *prefixes;
+  const float *prefixParts;
   AttentionSizes sizes;
   const float *gains;
   float gainEpsilon;
@@ -64,8 +68,10 @@ template <typename C, typename X> struct AttentionGroupShared {
   alignas(16) X rows[group + 2][D]; // the queries, the new key and its value, of bytes their steps
   float newScale[2];                // and these then
   float factor[C::HeadNorm ? group + 1 : 1]; // of norms of the queries and the new key
-  float max[C::Warps + 1][group], sum[C::Warps + 1][group]; // of each warp, then of the new key
-  float out[C::Warps][group][D + 2];
+  // Of each warp, of the prefix where there are some, then, without a row of `out`, the new key.
+  static constexpr int outs = C::Warps + (C::Parts > 0);
+  float max[outs + 1][group], sum[outs + 1][group];
+  float out[outs][group][D + 2];
 };
 
 /// The queries of a head of the state and the keys of one split, in phases; `run` has their order.
@@ -83,7 +89,9 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
   // Keeps products of probabilities and scales of values, which are at most 65504 in 127 or 448
   // steps, where halves are good.
   static constexpr float valueFactor = bytes ? 32768.0f / (65504.0f / quantised::steps<Kv>) : 1.0f;
+  static constexpr int outs = Shared::outs;
   static_assert(C::Heads % C::KvHeads == 0 && group <= 8 && round % 16 == 0);
+  static_assert(C::Parts == 0 || (C::Window == 0 && C::PageTokens > 0));
 
   const AttentionGroupParams<C, Given, X> p;
   Shared &shared;
@@ -115,6 +123,7 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
     if constexpr (bytes)
       quantiseNewKey();
     loadQueries();
+    takePrefix();
     attendNewKey();
 #pragma unroll 1
     for (; number < endRound; number += C::Warps)
@@ -129,7 +138,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
     oldest = C::Window > 0 ? max(begin + 1 - C::Window, 0) : 0;
     rows.locate(p.kv, p.keyMask, p.sizes, p.b, p.h);
     // Rounds from firstRound to endRound are this split's, every Warps-th of them this warp's.
-    const int from = oldest / round, rounds = max((stored + round - 1) / round - from, 0);
+    const int from = max(oldest, PrefixParts<C>::beginOf(p.prefixes, p.b)) / round;
+    const int rounds = max((stored + round - 1) / round - from, 0);
     number = from + p.split * rounds / C::Splits + warp;
     endRound = from + (p.split + 1) * rounds / C::Splits;
     pages.start(rows, p.sizes, number * round);
@@ -270,6 +280,13 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
   __device__ __forceinline__ float newScale(int part) const {
     return bytes ? shared.newScale[part] : 1.0f;
   }
+  __device__ __forceinline__ void takePrefix() {
+    if constexpr (C::Parts > 0)
+      for (int head = warp; head < group; head += C::Warps)
+        PrefixParts<C>::take(p.split, p.prefixParts, p.prefixes, p.b,
+                             p.b * C::Heads + p.h * group + head, shared.max[C::Warps][head],
+                             shared.sum[C::Warps][head], shared.out[C::Warps][head]);
+  }
   /// By the last split, while the keys of the state are on their way.
   __device__ __forceinline__ void attendNewKey() {
     const bool mine = p.split == C::Splits - 1;
@@ -289,8 +306,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
       dot = warpReduce<Sum>(dot) * p.sizes.base2() * newScale(0);
       if (lane == 0) {
         const bool visible = mine && !hidden(begin);
-        shared.max[C::Warps][head] = visible ? dot : negativeInfinity();
-        shared.sum[C::Warps][head] = visible ? 1.0f : 0.0f;
+        shared.max[outs][head] = visible ? dot : negativeInfinity();
+        shared.sum[outs][head] = visible ? 1.0f : 0.0f;
       }
     }
   }
@@ -444,7 +461,7 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
     auto largest = [&](int head) {
       float most = negativeInfinity();
 #pragma unroll
-      for (int w = 0; w <= C::Warps; w++)
+      for (int w = 0; w <= outs; w++)
         most = fmaxf(most, shared.max[w][head]);
       return most;
     };
@@ -453,7 +470,7 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
       const float most = largest(head);
       float total = 0.0f;
 #pragma unroll
-      for (int w = 0; w <= C::Warps; w++)
+      for (int w = 0; w <= outs; w++)
         total += fromPart(w) * SoftmaxState<1>::rescale(shared.max[w][head], most);
       return total;
     };
@@ -464,8 +481,8 @@ template <typename C, typename Given, typename X> struct AttentionGroupTile {
         [&](int head) { return merged(head, [&](int w) { return shared.sum[w][head]; }); },
         [&](int head, int d) {
           return merged(head, [&](int w) {
-            return w < C::Warps ? shared.out[w][head][d]
-                                : toFloat(shared.rows[group + 1][d]) * newScale(1);
+            return w < outs ? shared.out[w][head][d]
+                            : toFloat(shared.rows[group + 1][d]) * newScale(1);
           });
         });
   }
@@ -476,14 +493,14 @@ __device__ __forceinline__ void
 attentionDecodeGroup(const X *qkv, typename C::Kv *kv, typename C::Y *out, const int *past,
                      const int *keyMask, const typename C::Table *cosines,
                      const typename C::Table *sines, int places, const float *gains,
-                     float gainEpsilon, float *partial, unsigned *counters, int layer, int batchMax,
-                     int context, int seq, int maskStride, float scale, int split, int h, i64 b,
-                     const Given &given) {
+                     float gainEpsilon, float *partial, unsigned *counters, const int *prefixes,
+                     const float *prefixParts, int layer, int batchMax, int context, int seq,
+                     int maskStride, float scale, int split, int h, i64 b, const Given &given) {
   using Tile = AttentionGroupTile<C, Given, X>;
   __shared__ typename Tile::Shared shared;
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
-  Tile tile({qkv, kv, out, past, keyMask, cosines, sines, partial, counters, sizes, gains,
-             gainEpsilon, places, split, h, b, given},
+  Tile tile({qkv, kv, out, past, keyMask, cosines, sines, partial, counters, prefixes, prefixParts,
+             sizes, gains, gainEpsilon, places, split, h, b, given},
             shared);
   tile.run();
 }

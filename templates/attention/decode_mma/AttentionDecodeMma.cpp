@@ -3,6 +3,7 @@
 
 #include "templates/attention/Kernels.h"
 #include "templates/attention/parts/AttentionParams.h"
+#include "templates/attention/prefix/AttentionPrefix.h"
 #include "templates/linear/parts/ConfigList.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -24,8 +25,10 @@ KernelSource attentionDecodeMma(llvm::StringRef name, const AttentionDecodeMmaCo
                  "tile::attentionDecodeMma");
   decodeMembers(w, c);
   w.constant("Queries", c.queries);
+  prefixMembers(w, c);
   passPlain(w, c);
   passParts(w);
+  passPrefix(w, c);
   passSizes(w, c.pageTokens > 0);
   w.pass("blockIdx.x, blockIdx.y, blockIdx.z");
   w.pass(w.given(c.given));
@@ -83,8 +86,11 @@ bool rivals(const AttentionProblem &, llvm::StringRef leader) {
   return leader == "attention_decode";
 }
 
-llvm::Error emit(AttentionLaunch &l, const Config &c) {
+llvm::Error emit(AttentionLaunch &l, const Config &taken) {
+  Config c = taken;
   if (llvm::Error e = l.begin(c))
+    return e;
+  if (llvm::Error e = launchPrefix(l, c))
     return e;
   l.addParts(c.splits);
   return l.launch(attentionDecodeMma(l.name("attention_decode_mma"), c), l.perQuery(c.splits));

@@ -20,16 +20,18 @@
 // permutation of bytes; 1152 times the sum of the probabilities, with the scales of values in them,
 // comes off at the end.
 //
-// With pages (state_rows.cuh) a round lies in one.
+// With pages (state_rows.cuh) a round lies in one, and with Parts > 0 keys of a prefix are left out
+// as in attention_decode.cuh.
 //
 // Config: X (__half or __nv_bfloat16), Y (X's type or signed char), Kv (X's type, or signed char
 // beside __half), HeadDim (a multiple of 16, of 32 for int8, at most 128), Heads, Warps (>=
 // Queries), Splits, Cluster, Queries (most of a sequence), Causal, Mask, PageTokens (a multiple of
-// 32; without Mask). Heads of an int8 state begin at multiples of 16 bytes.
+// 32; without Mask), Parts. Heads of an int8 state begin at multiples of 16 bytes.
 #pragma once
 
 #include "templates/attention/decode_mma/decode_mma_keys.cuh"
 #include "templates/attention/parts/merge_splits.cuh"
+#include "templates/attention/parts/prefix_parts.cuh"
 #include "templates/attention/parts/state_rows.cuh"
 
 namespace gpt2c::tile {
@@ -43,6 +45,8 @@ template <typename C, typename Given> struct AttentionDecodeMmaParams {
   const int *past, *keyMask; // with pages the mask is `tables`
   float *partial;
   unsigned *counters;
+  const int *prefixes;
+  const float *prefixParts;
   AttentionSizes sizes;
   int split, h;
   i64 row;
@@ -56,7 +60,8 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
   using M = DecodeMma<C>;
   static constexpr int D = C::HeadDim, width = C::Heads * D, round = M::round, steps = M::steps;
   static constexpr bool int8 = M::int8;
-  static constexpr int parts = C::Warps + C::Queries; // of warps, then of new keys
+  static constexpr int ofPrefix = C::Warps + C::Queries;
+  static constexpr int parts = ofPrefix + (C::Parts > 0); // of warps, new keys, the prefix
 
   const AttentionDecodeMmaParams<C, Given> p;
   // Shared memory, of each part: maximum, sum and output.
@@ -93,6 +98,10 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
     waitForPredecessor();
     releaseSuccessor();
     loadQuery();
+    if constexpr (C::Parts > 0)
+      if (warp == C::Warps - 1)
+        PrefixParts<C>::take(p.split, p.prefixParts, p.prefixes, b, p.row * C::Heads + p.h,
+                             partMax[ofPrefix], partSum[ofPrefix], partOut[ofPrefix]);
     attendNewKey();
     if constexpr (int8)
       queryScale *= M::splitQuery(q);
@@ -110,9 +119,10 @@ template <typename C, typename Given> struct AttentionDecodeMmaTile {
     stored = min(begin, p.sizes.context);
     rows.locate(p.kv, p.keyMask, p.sizes, b, p.h);
     // Rounds from firstRound to endRound are this split's, every Warps-th of them this warp's.
-    const int rounds = (stored + round - 1) / round;
-    const int firstRound = p.split * rounds / C::Splits;
-    endRound = (p.split + 1) * rounds / C::Splits;
+    const int from = PrefixParts<C>::beginOf(p.prefixes, b) / round;
+    const int rounds = (stored + round - 1) / round - from;
+    const int firstRound = from + p.split * rounds / C::Splits;
+    endRound = from + (p.split + 1) * rounds / C::Splits;
     number = firstRound + warp;
     pages.start(rows, p.sizes, number * round);
     newPage = rows.pageOf(min(begin + s, p.sizes.context - 1));
@@ -392,13 +402,15 @@ template <typename C, typename Given>
 __device__ __forceinline__ void
 attentionDecodeMma(const typename C::X *qkv, typename C::Kv *kv, typename C::Y *out,
                    const int *past, const int *keyMask, float *partial, unsigned *counters,
-                   int layer, int batchMax, int context, int seq, int maskStride, float scale,
-                   int split, int h, i64 row, const Given &given) {
+                   const int *prefixes, const float *prefixParts, int layer, int batchMax,
+                   int context, int seq, int maskStride, float scale, int split, int h, i64 row,
+                   const Given &given) {
   using Tile = AttentionDecodeMmaTile<C, Given>;
   __shared__ float partMax[Tile::parts], partSum[Tile::parts], partOut[Tile::parts][Tile::D];
   const AttentionSizes sizes = {layer, batchMax, context, seq, maskStride, scale};
-  Tile tile({qkv, kv, out, past, keyMask, partial, counters, sizes, split, h, row, given}, partMax,
-            partSum, partOut);
+  Tile tile({qkv, kv, out, past, keyMask, partial, counters, prefixes, prefixParts, sizes, split, h,
+             row, given},
+            partMax, partSum, partOut);
   tile.run();
 }
 

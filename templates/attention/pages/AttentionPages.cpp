@@ -2,6 +2,9 @@
 #include "templates/attention/pages/AttentionPages.h"
 
 #include "codegen/KernelWriter.h"
+#include "ir/ops/AppendAttention.h"
+#include "runtime/plan/PrefixTiles.h"
+#include "templates/attention/prefix/AttentionPrefix.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -65,6 +68,7 @@ struct PagedTemplate {
   llvm::StringLiteral header, function, sizes;
   bool maps = false;
   int copyWarps = 0; ///< beside those of the groups
+  bool prefixes = true;
 };
 
 KernelSource source(llvm::StringRef name, const PagedConfig &c, const PagedTemplate &t,
@@ -79,6 +83,7 @@ KernelSource source(llvm::StringRef name, const PagedConfig &c, const PagedTempl
   w.constant("Warps", c.warps);
   w.constant("Groups", c.groups);
   w.constant("Window", c.window);
+  w.constant("Parts", c.prefixes ? rt::mostPrefixParts : 0);
   if (t.maps) {
     w.map("qkvMap");
     w.map("kvMap");
@@ -93,6 +98,10 @@ KernelSource source(llvm::StringRef name, const PagedConfig &c, const PagedTempl
   for (const char *parameter : {"layer", "layers", "tableStride"})
     w.i32(parameter);
   w.f32("scale");
+  if (t.prefixes) {
+    w.in("prefixes", Scalar::I32, c.prefixes);
+    w.in("prefixParts", Scalar::F32, c.prefixes);
+  }
   w.pass("blockIdx.x, gridDim.x, blockIdx.y, blockIdx.z");
   w.check("AttentionPages", "mostSplits", mostSplits);
   w.pass("(" + cudaType(c.x) + " *)dynamicShared");
@@ -136,8 +145,10 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesWideConfig
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesOrderedConfig &c) {
   using namespace attention_pages;
   return source(name, c,
-                {"templates/attention/pages/attention_pages_ordered.cuh",
-                 "tile::attentionPagesOrdered", "AttentionPagesOrdered"},
+                {.header = "templates/attention/pages/attention_pages_ordered.cuh",
+                 .function = "tile::attentionPagesOrdered",
+                 .sizes = "AttentionPagesOrdered",
+                 .prefixes = false},
                 sharedBytesOf(c), blocksOf(c));
 }
 
@@ -187,7 +198,25 @@ template <typename Config> std::string refusal(const PagedProblem &p) {
              : "";
 }
 
-template <typename Config> llvm::Error emit(PagedLaunch &l, const Config &c) {
+/// Keys of a prefix that sequences share are not read again.
+bool takesPrefix(PagedLaunch &l, const PagedConfig &c) {
+  if (!l.op.function()->argument("last")) // the rows of single tokens
+    return false;
+  AttentionPrefixConfig prefix = prefixConfig({.x = c.x,
+                                               .kv = c.x,
+                                               .headDim = c.headDim,
+                                               .heads = c.heads,
+                                               .kvHeads = c.kvHeads,
+                                               .pageTokens = c.pageTokens},
+                                              l.p.segments);
+  prefix.byRows = true;
+  return launchPrefix(l.b, l.op, prefix, l.op.operand(ops::AppendAttention::KeyMask)->type.shape[0],
+                      l.args);
+}
+
+template <typename Config> llvm::Error emit(PagedLaunch &l, const Config &taken) {
+  Config c = taken;
+  c.prefixes = c.prefixes && takesPrefix(l, c);
   const std::string name = nameOf(c);
   const llvm::StringRef kernel = llvm::StringRef(name).split(' ').first;
   return l.launch(attentionPages(l.name(kernel), c), c);

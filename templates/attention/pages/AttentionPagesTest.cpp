@@ -2,7 +2,9 @@
 // over shuffled pages.
 #include "templates/attention/pages/AttentionPages.h"
 
+#include "runtime/device/SharedPrefixes.h"
 #include "templates/attention/kv_append/KvAppend.h"
+#include "templates/attention/prefix/AttentionPrefix.h"
 #include "tests/suite/kernels/StateBytes.h"
 #include "tests/suite/kernels/Suite.h"
 
@@ -24,25 +26,43 @@ struct Call {
   PagedConfig c;
   std::vector<Part> parts;
   int rows = 0, tokens = 0, columns = 0, pages = 0;
-  std::vector<int> pieces, tables;
+  std::vector<int> pieces, tables, last;
+
+  /// Sequences of one token begin with the same pages, full ones up to so many.
+  static constexpr int sharedPages = 6;
 
   /// Behind the sequences' rows there are `nobodys`.
   Call(const PagedConfig &c, std::vector<Part> given, int nobodys = 0)
       : c(c), parts(std::move(given)) {
     for (const Part &p : parts)
       columns = std::max(columns, (p.past + p.count + c.pageTokens - 1) / c.pageTokens);
-    pages = columns * int(parts.size()) + 1;
+    const int ofAll = columns * int(parts.size());
+    pages = ofAll + (c.prefixes ? sharedPages : 0) + 1;
     for (size_t i = 0; i < parts.size(); ++i) {
       const Part &p = parts[i];
       for (int t = 0; t < p.count; t += p.piece)
         pieces.insert(pieces.end(), {rows + t, std::min(p.piece, p.count - t), p.past + t, int(i)});
       rows += p.count;
-      for (int at = 0; at < columns; ++at) // 11 has no factor in common with the few there are
-        tables.push_back((int(i) * columns + at) * 11 % (pages - 1));
+      last.push_back(rows - 1);
+      const int shared =
+          c.prefixes && p.count == 1 ? std::min(p.past / c.pageTokens, sharedPages) : 0;
+      for (int at = 0; at < columns; ++at) // 101 has no factor in common with the few there are
+        tables.push_back((at < shared ? ofAll + at : int(i) * columns + at) * 101 % (pages - 1));
     }
     pieces.insert(pieces.end(), {0, 0, 0, 0}); // is nothing
     tokens = rows;
     rows += nobodys;
+  }
+  rt::SharedPrefixes prefixes(int members) const {
+    std::vector<int> positions;
+    for (const Part &p : parts)
+      positions.push_back(p.count == 1 ? p.past : 0);
+    return rt::sharedPrefixes(positions, tables, columns,
+                              {.pageTokens = c.pageTokens,
+                               .members = members,
+                               .tiles = 64,
+                               .blocks = 8,
+                               .pageBytes = 1 << 30});
   }
   int pieceCount() const { return int(pieces.size()) / 4; }
   int width() const { return c.heads * c.headDim; }
@@ -175,25 +195,75 @@ struct State {
   }
 };
 
+AttentionPrefixConfig prefixOf(const PagedConfig &c) {
+  AttentionPrefixConfig prefix = prefixConfig({.x = c.x,
+                                               .kv = c.x,
+                                               .headDim = c.headDim,
+                                               .heads = c.heads,
+                                               .kvHeads = c.kvHeads,
+                                               .pageTokens = c.pageTokens},
+                                              4);
+  prefix.byRows = true;
+  return prefix;
+}
+
+/// Keys that sequences of one token share, computed before attention.
+struct Prefix {
+  rt::SharedPrefixes found;
+  Tensor sequences, tiles, last, parts;
+
+  Prefix(Run &run, const Call &call) {
+    if (!call.c.prefixes)
+      return;
+    found = call.prefixes(prefixOf(call.c).members());
+    run.expect(found.count > 0, "there are no prefixes");
+    sequences = run.integerInput(found.sequences);
+    tiles = run.integerInput(found.tiles);
+    last = run.integerInput(call.last);
+    parts = run.output(
+        call.parts.size() * call.c.heads * rt::mostPrefixParts * (call.c.headDim + 8), Scalar::F32);
+  }
+  void launch(Run &run, int kernel, const Call &call, const Tensor &qkv, const Tensor &kv,
+              const Tensor &tables, double scale) const {
+    run.launch(kernel, blocks(call.c.kvHeads, found.count, 1),
+               {{"qkv", &qkv},
+                {"kv", &kv},
+                {"rows", &last},
+                {"tables", &tables},
+                {"tiles", &tiles},
+                {"prefixParts", &parts},
+                {"layer", 1},
+                {"layers", 2},
+                {"tableStride", call.columns},
+                {"scale", float(scale)}});
+  }
+};
+
 template <typename Config>
 void addCase(Suite &suite, const Config &c, const std::string &what,
              const std::vector<Part> &parts) {
   constexpr bool wide = std::is_same_v<Config, AttentionPagesWideConfig>,
                  wgmma = wide || std::is_same_v<Config, AttentionPagesWgmmaConfig>,
                  ordered = std::is_same_v<Config, AttentionPagesOrderedConfig>;
-  int attention = suite.kernel(wide    ? "attention_pages_wide"
-                               : wgmma ? "attention_pages_wgmma"
-                                       : "attention_pages",
-                               [&](llvm::StringRef name) { return attentionPages(name, c); });
+  const char *group = wide    ? "attention_pages_wide"
+                      : wgmma ? "attention_pages_wgmma"
+                              : "attention_pages";
+  int attention =
+      suite.kernel(group, [&](llvm::StringRef name) { return attentionPages(name, c); });
   const std::optional<int> append = appendKernel(suite, c);
-  const std::string sizes = "head_dim " + std::to_string(c.headDim) + " heads " +
-                            std::to_string(c.kvHeads) + " of " + std::to_string(c.heads) +
-                            " splits " + std::to_string(c.splits) + " " + what +
-                            (wide           ? " wide"
-                             : wgmma        ? " wgmma"
-                             : c.groups > 1 ? " groups"
-                                            : "") +
-                            (ordered ? " ordered" : "") + typeOf(c);
+  const int prefix =
+      c.prefixes
+          ? suite.kernel("attention_pages",
+                         [&](llvm::StringRef name) { return attentionPrefix(name, prefixOf(c)); })
+          : -1;
+  const std::string sizes =
+      "head_dim " + std::to_string(c.headDim) + " heads " + std::to_string(c.kvHeads) + " of " +
+      std::to_string(c.heads) + " splits " + std::to_string(c.splits) + " " + what +
+      (wide           ? " wide"
+       : wgmma        ? " wgmma"
+       : c.groups > 1 ? " groups"
+                      : "") +
+      (ordered ? " ordered" : "") + (c.prefixes ? " prefixes" : "") + typeOf(c);
   suite.test("attention_pages/" + sizes, [=](Run &run) {
     const Call call(c, parts, 7);
     std::vector<double> rows = run.normal(size_t(call.rows) * call.row());
@@ -207,6 +277,7 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
     Tensor partial = run.zeroed(size_t(blocks) * c.splits * 16 * (c.headDim + 2) * 4),
            counters = run.zeroed(size_t(blocks) * 4);
     const double scale = 1 / std::sqrt(double(c.headDim));
+    const Prefix shared(run, call);
     std::vector<double> want(size_t(call.rows) * call.width()), magnitude(want.size());
     if (!run.isDry())
       call.attend(state.after, qkv.values, scale, want, magnitude);
@@ -227,7 +298,10 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
       arguments.set("kvMap",
                     MapOf{&kv, 64, c.headDim, 64, uint64_t(call.pages) * 2 * 2 * c.kvHeads});
     }
+    arguments.offer("prefixes", &shared.sequences).offer("prefixParts", &shared.parts);
     for (int turn = 0; turn < 2; ++turn) { // counters are zero again
+      if (c.prefixes)
+        shared.launch(run, prefix, call, qkv, kv, tables, scale);
       if (append)
         launchAppend(run, *append, call, qkv, kv, pieces, tables);
       run.launch(attention, gridOf(c, rt::constantExpr(call.pieceCount())), arguments);
@@ -349,7 +423,33 @@ void addByteCases(Suite &suite) {
   }
 }
 
+/// Single tokens with a prefix, beside prompts.
+void addPrefixCases(Suite &suite) {
+  const std::vector<Part> mixed = {{450, 1, 64}, {0, 70, 64},  {389, 1, 64}, {63, 1, 64},
+                                   {384, 1, 64}, {400, 2, 64}, {700, 1, 64}, {330, 1, 64}};
+  for (Scalar x : {Scalar::F16, Scalar::BF16}) {
+    for (int headDim : {16, 64, 72, 128, 256})
+      for (int splits : {1, 4}) {
+        AttentionPagesConfig c{{.x = x, .headDim = headDim, .heads = 6, .kvHeads = 2}};
+        c.splits = splits;
+        c.prefixes = true;
+        c.groups = headDim == 16 ? 2 : 1;
+        addCase(suite, c, "mixed", mixed);
+      }
+    AttentionPagesWgmmaConfig wgmma{{.x = x, .headDim = 64, .heads = 4, .kvHeads = 1}};
+    wgmma.groups = 2;
+    wgmma.prefixes = true;
+    addCase(suite, wgmma, "mixed", mixed);
+    for (int headDim : {80, 256}) {
+      AttentionPagesWideConfig wide{{.x = x, .headDim = headDim, .heads = 2, .kvHeads = 2}};
+      wide.prefixes = true;
+      addCase(suite, wide, "mixed", mixed);
+    }
+  }
+}
+
 void addCases(Suite &suite) {
+  addPrefixCases(suite);
   addWgmmaCases(suite);
   addWideCases(suite);
   addByteCases(suite);

@@ -56,6 +56,7 @@ llvm::Error emitPaged(StepBuilder &b, const PagedGroup &g) {
                   .in("kv", next)
                   .in("pieces", op.operand(Past))
                   .in("tables", tables)
+                  .in("rows", op.function()->argument("last"))
                   .out("out", op.result(ops::AppendAttention::Y))
                   .i32("layer", op.intAttr("layer"), rt::LayerArg::Layer)
                   .i32("layers", kv->type.shape[1], rt::LayerArg::Layers)

@@ -18,16 +18,21 @@
 // before it has ended. With Window, the tiles before the first key that some query of the piece
 // sees are skipped.
 //
+// With Parts > 0 keys of a prefix that other sequences of one token have, too, are not read: what
+// they come to joins the warps' parts (prefix_parts.cuh).
+//
 // Pieces of a table are one behind the other, in `pieces`, in rows and in positions. No page that a
 // piece writes is in another table of the call.
 //
 // Config: X (__half, __nv_bfloat16 or float), Kv (X, or signed char or Fp8), HeadDim (a multiple of
 // 8, at most 256), Heads, KvHeads, PageTokens (a multiple of longTile), Warps, Groups (1 or 2),
-// Window (a query sees its own key and those of the Window - 1 tokens before it; 0: of all).
+// Window (a query sees its own key and those of the Window - 1 tokens before it; 0: of all), Parts
+// (0 with Window).
 // Kernel: qkv X[rows,Heads+2*KvHeads,HeadDim], kv X[pages,layers,2,KvHeads,PageTokens,HeadDim], out
 // X[rows,Heads,HeadDim], pieces i32[pieces,4], tables i32[sequences,tableStride], partial
 // f32[pieces,Heads,splits,16,HeadDim+2], counters u32[pieces,Heads], zero before and after, layer,
-// layers, tableStride, scale.
+// layers, tableStride, scale, prefixes and prefixParts, of sequences as tables are (null without
+// Parts).
 // Grid: (splits, Heads, pieces), at most mostSplits of them; block: 32 * Warps * Groups; dynamic
 // shared: AttentionPages<C>::sharedBytes.
 // Bytes: 2 sizeof(X) (position + count) HeadDim for each piece and head; flops: 4 HeadDim Heads
@@ -35,6 +40,7 @@
 #pragma once
 
 #include "templates/attention/pages/paged_warp.cuh"
+#include "templates/attention/parts/prefix_parts.cuh"
 #include "templates/device/split_k.cuh"
 
 namespace gpt2c {
@@ -78,6 +84,8 @@ template <typename X, typename Kv = X> struct AttentionPagesParams {
   int split, splits, h;
   i64 number; // of the piece
   X *shared;
+  const int *prefixes = nullptr;
+  const float *prefixParts = nullptr;
 };
 
 /// One head of a piece, in phases; `run` has their order. Exact: see PagedWarp.
@@ -87,6 +95,7 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
   static constexpr int D = C::HeadDim, width = C::Heads * D, qkvRow = width + 2 * C::KvHeads * D;
   static constexpr int sharing = C::Heads / C::KvHeads; // heads of the same keys
   static constexpr int partRow = D + 2;                 // output, maximum, sum
+  static_assert(C::Parts == 0 || C::Window == 0);
 
   const AttentionPagesParams<X, typename C::Kv> p;
   const int warp, lane;
@@ -121,7 +130,8 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
             keyHead,
             piece.past,
             p.qkv + (i64)(piece.row - piece.position) * qkvRow + width + keyHead * D};
-    first = C::Window > 0 ? maxInt(piece.position - C::Window + 1, 0) : 0;
+    first = C::Window > 0 ? maxInt(piece.position - C::Window + 1, 0)
+                          : PrefixParts<C>::beginOf(p.prefixes, piece.table);
     limit = piece.position + piece.count;
     own.factor = scoreFactor(p.scale);
     return true;
@@ -270,6 +280,7 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
       if (Buffers > 1)
         load(t, 0);
     });
+    takePrefix();
     copyAsyncWait<0>();
     __syncthreads();
     own.products.loadQueries(p.shared, lane);
@@ -284,6 +295,26 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
     }
     copyAsyncWait<0>();
     meet(splits);
+  }
+
+  /// What the first split has of the only query's prefix, as a row of `meet`.
+  static __device__ __forceinline__ float *ofPrefix() {
+    __shared__ float row[partRow];
+    return row;
+  }
+  __device__ __forceinline__ bool hasPrefix() const {
+    return C::Parts > 0 && p.split == 0 && first > 0;
+  }
+  __device__ __forceinline__ void takePrefix() const {
+    if constexpr (C::Parts > 0)
+      if (hasPrefix() && warp == L::warps - 1) {
+        const float2 of = PrefixParts<C>::merge(p.prefixParts, p.prefixes, piece.table,
+                                                (i64)piece.table * C::Heads + p.h, ofPrefix());
+        if (lane == 0) {
+          ofPrefix()[D] = of.x;
+          ofPrefix()[D + 1] = of.y;
+        }
+      }
   }
 
   /// Parts of all warps in shared memory, then of all splits in `partial`; rows of output, maximum
@@ -310,8 +341,12 @@ template <typename C, bool Exact = false> struct AttentionPagesTile {
     float *mine = p.partial + (of * p.splits + p.split) * 16 * partRow;
     for (int id = threadIdx.x; id < piece.count * D; id += L::threads) {
       const int r = id / D, d = id % D;
-      const Merged m = merge<L::warps>(
-          L::warps, [&](int i, int at) { return parts[(i * 16 + r) * partRow + at]; }, d);
+      const Merged m = merge<L::warps + (C::Parts > 0)>(
+          L::warps + hasPrefix(),
+          [&](int i, int at) {
+            return i < L::warps ? parts[(i * 16 + r) * partRow + at] : ofPrefix()[at];
+          },
+          d);
       if (splits == 1) {
         outRow(r)[d] = fromFloat<X>(m.sum != 0.0f ? m.out / m.sum : 0.0f);
         continue;
@@ -360,10 +395,11 @@ template <typename C>
 __device__ __forceinline__ void
 attentionPages(const typename C::X *qkv, typename C::Kv *kv, typename C::X *out, const int *pieces,
                const int *tables, float *partial, unsigned *counters, int layer, int layers,
-               int tableStride, float scale, int split, int splits, int h, i64 number,
-               typename C::X *shared) {
+               int tableStride, float scale, const int *prefixes, const float *prefixParts,
+               int split, int splits, int h, i64 number, typename C::X *shared) {
   AttentionPagesTile<C> tile({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
-                              tableStride, scale, split, splits, h, number, shared});
+                              tableStride, scale, split, splits, h, number, shared, prefixes,
+                              prefixParts});
   tile.run();
 }
 

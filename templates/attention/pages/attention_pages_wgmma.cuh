@@ -83,13 +83,15 @@ __device__ __forceinline__ void
 attentionPagesWgmma(const TensorMap &qkvMap, const TensorMap &kvMap, const typename C::X *qkv,
                     typename C::X *kv, typename C::X *out, const int *pieces, const int *tables,
                     float *partial, unsigned *counters, int layer, int layers, int tableStride,
-                    float scale, int split, int splits, int h, i64 number, typename C::X *shared) {
+                    float scale, const int *prefixes, const float *prefixParts, int split,
+                    int splits, int h, i64 number, typename C::X *shared) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Config = PagedWgmmaConfig<C>;
   using Tiles = PagedTiles<Config>;
   using Tile = AttentionWgmmaTile<Config, quantised::AsTheyAre, Tiles>;
   AttentionPagesTile<C> mixed({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
-                               tableStride, scale, split, splits, h, number, shared});
+                               tableStride, scale, split, splits, h, number, shared, prefixes,
+                               prefixParts});
   if (!mixed.locate())
     return;
   const bool single = mixed.piece.count == 1 && mixed.piece.position == mixed.piece.past;

@@ -74,14 +74,16 @@ __device__ __forceinline__ void
 attentionPagesWide(const TensorMap &qkvMap, const TensorMap &kvMap, const typename C::X *qkv,
                    typename C::X *kv, typename C::X *out, const int *pieces, const int *tables,
                    float *partial, unsigned *counters, int layer, int layers, int tableStride,
-                   float scale, int split, int splits, int h, i64 number, typename C::X *shared) {
+                   float scale, const int *prefixes, const float *prefixParts, int split,
+                   int splits, int h, i64 number, typename C::X *shared) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Config = PagedWideConfig<C>;
   using L = AttentionWide<Config>;
   using Place = WidePagedPlace<Config>;
   const bool copies = __shfl_sync(fullWarp, threadIdx.x / 32, 0) == L::consumers / 32;
   AttentionPagesTile<C> mixed({qkv, kv, out, pieces, tables, partial, counters, layer, layers,
-                               tableStride, scale, split, splits, h, number, shared});
+                               tableStride, scale, split, splits, h, number, shared, prefixes,
+                               prefixParts});
   if (!mixed.locate())
     return;
   const AttentionPiece &piece = mixed.piece;

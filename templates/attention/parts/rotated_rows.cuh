@@ -51,8 +51,8 @@ template <typename C, int Rows, int Threads> struct RotatedRows {
   }
   /// Row r of `rows` from fromOf(r) to to[r], with HeadNorm times scaleOf(r, d); a barrier of the
   /// block has to follow.
-  template <typename X, typename FromOf, typename ScaleOf>
-  __device__ __forceinline__ void rotate(X (*to)[D], int rows, FromOf &&fromOf,
+  template <typename X, int Stride, typename FromOf, typename ScaleOf>
+  __device__ __forceinline__ void rotate(X (*to)[Stride], int rows, FromOf &&fromOf,
                                          ScaleOf &&scaleOf) const {
     X first[items], second[items];
 #pragma unroll

@@ -3,6 +3,7 @@
 #include "StateBytes.h"
 
 #include "ir/ops/Quantize.h"
+#include "runtime/device/SharedPrefixes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -41,6 +42,8 @@ std::string labelOf(const AttentionInstance &instance, const AttentionSizes &s) 
       " seq " + std::to_string(s.seq) + " context " + std::to_string(s.context) + " past";
   for (int p : s.past)
     label += " " + std::to_string(p);
+  if (s.sets)
+    label += " sets " + std::to_string(s.sets) + " of pages " + std::to_string(s.sharedPages);
   return label;
 }
 
@@ -55,7 +58,7 @@ struct AttentionCase {
   const int queries = c.last ? 1 : s.seq; ///< of each sequence that are computed
   const std::vector<int> past = pastOf(s);
   const int columns = c.pageTokens ? (s.context + c.pageTokens - 1) / c.pageTokens : 0;
-  const int pages = columns * s.batch + 1;
+  const int pages = columns * s.batch + s.sets * s.sharedPages + 1;
   const int context = c.pageTokens ? columns * c.pageTokens : s.context; ///< there is room for
   const int maxTotal = *std::max_element(past.begin(), past.end()) + s.seq;
   const float scale = 1 / std::sqrt((float)c.headDim), gainEpsilon = 3;
@@ -63,6 +66,8 @@ struct AttentionCase {
   const int places = maxTotal - 1; ///< of the tables of angles: the last position shares a row
   Tensor qkv, kv, out, outScale, pastTensor, lengthTensor, maskTensor, tablesTensor, partial,
       counters;
+  rt::SharedPrefixes prefixes;
+  Tensor prefixesTensor, tiles, prefixParts;
   Tensor cosines, sines, gains;
   std::vector<double> rows;  ///< qkv, turned
   std::vector<double> state; ///< after the append
@@ -71,6 +76,8 @@ struct AttentionCase {
 
   AttentionCase(Run &run, const AttentionInstance &instance, const AttentionSizes &s);
   Arguments arguments() const;
+  /// Of attention_prefix.
+  Arguments prefixArguments() const;
   void compute();
   void expectResult(Run &run);
 
@@ -81,6 +88,17 @@ private:
       p = std::max(p, 0);
     return past;
   }
+  /// Number `at` of a sequence's pages.
+  int pageOf(int b, int at) const {
+    const int own = b * columns + at, ofSets = s.batch * columns,
+              full = past[b] / std::max(c.pageTokens, 1);
+    const int shared = s.sets ? std::min(full, s.sharedPages - b / s.sets % 2) : 0;
+    // 101 has no factor in common with the few there are.
+    return isNobody(b)
+               ? -1
+               : (at < shared ? ofSets + b % s.sets * s.sharedPages + at : own) * 101 % (pages - 1);
+  }
+  void findPrefixes(Run &run);
   bool isNobody(int b) const { return !s.past.empty() && s.past[b] < 0; }
   /// The first element of key or value `j` of a sequence.
   size_t stateIndex(int part, int b, int h, int j) const {
@@ -139,8 +157,8 @@ AttentionCase::AttentionCase(Run &run, const AttentionInstance &of, const Attent
     kv = run.input(std::move(held), c.kv);
   }
   for (int b = 0; b < s.batch; ++b)
-    for (int at = 0; at < columns; ++at) // 101 has no factor in common with the few there are
-      tables.push_back(isNobody(b) ? -1 : (b * columns + at) * 101 % (pages - 1));
+    for (int at = 0; at < columns; ++at)
+      tables.push_back(pageOf(b, at));
   tablesTensor = run.integerInput(tables);
   out = run.output((size_t)s.batch * queries * width, valueType(c));
   outScale = run.output((size_t)s.batch * s.seq * c.heads, Scalar::F32);
@@ -166,10 +184,41 @@ AttentionCase::AttentionCase(Run &run, const AttentionInstance &of, const Attent
   sines = quarters(angles, c.ropeTable);
   if (c.headNorm)
     gains = quarters((size_t)(c.heads + stateHeads(c)) * c.headDim, Scalar::F32);
+  if (c.prefixes)
+    findPrefixes(run);
   rows = qkv.values;
   state = kv.values;
   want.resize(out.values.size());
   bound.resize(want.size());
+}
+
+void AttentionCase::findPrefixes(Run &run) {
+  prefixes = rt::sharedPrefixes(past, tables, columns,
+                                {.pageTokens = c.pageTokens,
+                                 .members = instance.members,
+                                 .tiles = 64,
+                                 .blocks = 8,
+                                 .pageBytes = 1 << 30});
+  prefixesTensor = run.integerInput(prefixes.sequences);
+  tiles = run.integerInput(prefixes.tiles);
+  prefixParts =
+      run.output((size_t)s.batch * c.heads * rt::mostPrefixParts * (c.headDim + 8), Scalar::F32);
+}
+
+Arguments AttentionCase::prefixArguments() const {
+  Arguments list = {{"qkv", &qkv},
+                    {"kv", &kv},
+                    {"tables", &tablesTensor},
+                    {"tiles", &tiles},
+                    {"prefixParts", &prefixParts},
+                    {"layer", layer},
+                    {"layers", layers},
+                    {"tableStride", columns},
+                    {"scale", scale}};
+  list.offer("past", &pastTensor);
+  list.offer("cosines", &cosines).offer("sines", &sines).offer("places", std::max(places, 1));
+  list.offer("gains", &gains).offer("gainEpsilon", gainEpsilon);
+  return list;
 }
 
 Arguments AttentionCase::arguments() const {
@@ -210,6 +259,7 @@ Arguments AttentionCase::arguments() const {
     list.set("gains", &gains);
     list.set("gainEpsilon", gainEpsilon);
   }
+  list.offer("prefixes", &prefixesTensor).offer("prefixParts", &prefixParts);
   list.offer("partial", orNull(instance.splits > 1, partial));
   list.offer("counters", orNull(instance.splits > 1, counters));
   setGiven(c.given, list);
@@ -384,7 +434,8 @@ void attention(Suite &suite, const AttentionInstance &instance,
       instance.name + " head_dim " + std::to_string(c.headDim) +
       (c.kvHeads ? " shared " + std::to_string(c.heads / c.kvHeads) + (c.ropePairs ? " rope" : "")
                  : "");
-  int id = suite.kernel(group, instance.make);
+  const int id = suite.kernel(group, instance.make),
+            prefix = c.prefixes ? suite.kernel(group, instance.makePrefix) : -1;
   for (const AttentionSizes &s : sizes)
     suite.test(
         {group + labelOf(instance, s), double(s.batch) * s.seq * s.context * c.heads * c.headDim},
@@ -394,10 +445,16 @@ void attention(Suite &suite, const AttentionInstance &instance,
             p.compute();
           const Arguments arguments = p.arguments();
           const Grid grid = instance.grid(s, p.queries);
-          run.launch(id, grid, arguments);
+          auto launch = [&] {
+            if (p.prefixes.count > 0)
+              run.launch(prefix, blocks(stateHeads(c), p.prefixes.count, 1), p.prefixArguments());
+            run.launch(id, grid, arguments);
+          };
+          run.expect(!c.prefixes || p.prefixes.count > 0 || s.sets == 0, "there are no prefixes");
+          launch();
           p.expectResult(run);
           std::vector<double> first = run.read(p.out);
-          run.launch(id, grid, arguments);
+          launch();
           run.expect(run.read(p.out) == first, "a second launch gave other bits");
         },
         instance.maps);

@@ -16,6 +16,9 @@ struct AttentionSizes {
   std::vector<int> past;
   bool hideRow = false; ///< the mask hides every key of the first sequence
   bool wide = false;    ///< scores lie far apart
+  /// With pages: of every so many sequences each begins with pages of its set, all that are full up
+  /// to so many; every other one with one page less of them; 0: all pages are a sequence's own.
+  int sets = 0, sharedPages = 0;
 };
 
 /// A kernel of append_attention, as its test tells the driver of it.
@@ -34,6 +37,9 @@ struct AttentionInstance {
   int splits = 1;
   bool cluster = false;
   std::function<KernelSource(llvm::StringRef)> make = {};
+  /// With c.prefixes: what computes keys that sequences share, in tiles of so many of these.
+  std::function<KernelSource(llvm::StringRef)> makePrefix = {};
+  int members = 0;
   std::function<Grid(const AttentionSizes &s, int queries)> grid = {};
   double tolerance = 0;
   bool maps = false;

@@ -106,7 +106,8 @@ TEST(PagedSteps, TheStateIsThatOfExtend) {
   std::vector<std::string> names;
   for (auto &port : s.function.inputs)
     names.push_back(port->name);
-  EXPECT_EQ(names, (std::vector<std::string>{"x", "kv", "past", "tables"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"x", "kv", "past", "tables", "prefixes", "prefix_tiles"}));
   EXPECT_EQ(s.function.inputs[3]->shape.size(), 2u);
   for (auto *ports : {&s.function.inputs, &s.function.outputs})
     for (auto &port : *ports)
@@ -136,6 +137,38 @@ TEST(PagedSteps, EveryKernelOfDecodeTakesThem) {
             2u); // by a ring
   EXPECT_EQ(PagedStep({.type = "f32"}).of("attention_decode").size(), 2u);
   EXPECT_EQ(PagedStep({.type = "bf16", .arch = "sm_80"}).of("attention_decode_mma").size(), 2u);
+}
+
+TEST(PagedSteps, PrefixesAreComputedInFront) {
+  for (const PagedDecoder &d : {PagedDecoder(), PagedDecoder{.kvHeads = 2},
+                                PagedDecoder{.heads = 8, .kvHeads = 8, .sequences = 128},
+                                PagedDecoder{.type = "bf16", .kvHeads = 2, .rope = true}}) {
+    const PagedStep s(d);
+    ASSERT_EQ(s.error, "");
+    const auto prefixes = s.of("attention_prefix");
+    ASSERT_EQ(prefixes.size(), 2u);
+    // The launch right behind it adds up what it leaves.
+    for (const plan::StepT *prefix : prefixes) {
+      const auto at =
+          llvm::find_if(s.function.steps, [&](auto &step) { return step.get() == prefix; });
+      const plan::StepT &next = **std::next(at);
+      for (const char *name : {"kv", "tables", "prefixParts"}) {
+        const plan::ArgT &first = s.arg(*prefix, name), &second = s.arg(next, name);
+        EXPECT_EQ(first.kind, second.kind) << name;
+        EXPECT_EQ(first.index, second.index) << name;
+      }
+    }
+  }
+}
+
+TEST(PagedSteps, OthersReadAllKeys) {
+  for (const PagedDecoder &d : {PagedDecoder{.type = "f32"}, PagedDecoder{.sequences = 1}}) {
+    const PagedStep s(d);
+    ASSERT_EQ(s.error, "");
+    EXPECT_TRUE(s.of("attention_prefix").empty());
+    EXPECT_EQ(s.function.inputs.size(), 4u);
+  }
+  EXPECT_TRUE(PagedStep({}, false).of("attention_prefix").empty());
 }
 
 TEST(PagedSteps, QueriesAreTurnedInAttention) {
