@@ -2,7 +2,15 @@
 
 #include "schedule/cost/StepCost.h"
 
+#include "llvm/Support/CommandLine.h"
+
 namespace gpt2c {
+
+static llvm::cl::opt<bool>
+    packedSteps("packed-steps",
+                llvm::cl::desc("Persistent steps read weights in 12 bits where the plan has them, "
+                               "also where that is estimated to be slower"),
+                llvm::cl::Hidden);
 
 DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, int64_t rows,
                             const Function *extend, const Target &target, StepWish wish) {
@@ -15,6 +23,7 @@ DecodeProblem decodeProblem(const Function &decode, const DecoderShape *shape, i
       p.ranks = op->intAttr("ranks");
   p.packs = wish.packs && shape && shape->ranks == 1 && shape->weights == DType::BF16;
   p.packsLast = wish.packsLast && shape && shape->ranks == 1 && shape->lastWeights == DType::BF16;
+  p.packsAsked = wish.packsAsked;
   p.grouped = p.type == DType::BF16 || DecoderWeights::of(decode).grouped;
   if (!extend)
     return p;
@@ -43,7 +52,8 @@ StepWish DecodeForms::of(int64_t rows) const {
   return {.asked = areAsked(),
           .stages = areAsked() || (rows <= fasterRows && weights_.bytesOfLayer <= fasterBytes),
           .packs = packs_,
-          .packsLast = packs_};
+          .packsLast = packs_,
+          .packsAsked = packedSteps};
 }
 
 bool isStepOfFloats(const DecodeProblem &step, const DecodeProblem &floats,

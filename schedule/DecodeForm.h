@@ -22,6 +22,7 @@ struct StepWish {
   bool stages = true; ///< with a stage for each op they may be faster
   /// Weights of the layers' products, and of the vocabulary's, may be read packed.
   bool packs = false, packsLast = false;
+  bool packsAsked = false; ///< they are, where they may be, whatever is faster
 };
 
 /// What a step may want of a persistent kernel.
@@ -63,6 +64,7 @@ struct DecodeProblem {
   bool stages = true; ///< a stage for each op may be faster
   /// Weights of the layers, and of the vocabulary, are there in 12 bits an element, too.
   bool packs = false, packsLast = false;
+  bool packsAsked = false; ///< these are read, whatever is faster
 
   Abilities<DecodeAbility> wants() const {
     return Abilities<DecodeAbility>{}

@@ -36,7 +36,8 @@ check() {
   echo "$name, $count sequences $*"
   for form in plain packed; do
     local compress=none
-    [ $form = packed ] && compress=lossless
+    [ $form = packed ] && compress='lossless --packed-steps'
+    # shellcheck disable=SC2086
     compilePlan "$name.onnx" -o $form.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=bf16 \
       --decode=persistent --max-batch=4 --verify=off --compress-weights=$compress "$@"
     gpt2c-dump --cuda $form.plan >$form.cuda

@@ -81,7 +81,7 @@ static double cost(const shares::Division &d, const DecodeProblem &p) {
 static shares::Division configOf(const DecodeProblem &p) {
   const shares::Division plain = *divisionOf(p),
                          packed = shares::packed(plain, p.packs, p.packsLast);
-  return cost(packed, p) < cost(plain, p) ? packed : plain;
+  return p.packsAsked || cost(packed, p) < cost(plain, p) ? packed : plain;
 }
 
 static std::string slower(const DecodeProblem &p) {

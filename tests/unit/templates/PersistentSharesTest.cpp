@@ -302,7 +302,7 @@ TEST(PersistentShares, WeightsMayBePackedWithoutLoss) {
   Llama llama;
   llama.type = "bf16";
   llama.hidden = 2048; // of fewer columns a slot has no room for packed ones of an output
-  const StepWish packs = {.packs = true, .packsLast = true};
+  const StepWish packs = {.packs = true, .packsLast = true, .packsAsked = true};
   for (int rows : {1, 8}) {
     Generate g(llama.text(), rows, true, packs);
     ASSERT_EQ(g.error, "");
@@ -328,6 +328,10 @@ TEST(PersistentShares, WeightsMayBePackedWithoutLoss) {
                              "/*Packed=*/true", "/*PackedLast=*/true"})
       EXPECT_NE(kernel.text.find(part), std::string::npos) << part;
     EXPECT_EQ(llvm::count(kernel.headers, "templates/device/packed.cuh"), 1);
+    // What is not asked for is slower.
+    Generate plain(llama.text(), rows, true, {.packs = true, .packsLast = true});
+    EXPECT_NE(plain.pool.kernels()[0].text.find("/*Packed=*/false, /*PackedLast=*/false"),
+              std::string::npos);
   }
   // Rows of hidden columns are no whole blocks: only the vocabulary is packed.
   llama.hidden = 1008;
