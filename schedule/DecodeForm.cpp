@@ -48,9 +48,9 @@ DecodeForms::DecodeForms(const Function *decode, DecodeMode mode, const Target &
                                             : "";
 }
 
-StepWish DecodeForms::of(int64_t rows) const {
+StepWish DecodeForms::of(int64_t rows, int64_t bytesOfLayer) const {
   return {.asked = areAsked(),
-          .stages = areAsked() || (rows <= fasterRows && weights_.bytesOfLayer <= fasterBytes),
+          .stages = areAsked() || (rows <= fasterRows && bytesOfLayer <= fasterBytes),
           .packs = packs_,
           .packsLast = packs_,
           .packsAsked = packedSteps};

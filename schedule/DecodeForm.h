@@ -111,7 +111,9 @@ public:
   const std::string &graph() const { return graph_; }
   bool areAsked() const { return mode_ == DecodeMode::Persistent; }
   /// For that many sequences in places of their own.
-  StepWish of(int64_t rows) const;
+  StepWish of(int64_t rows) const { return of(rows, weights_.bytesOfLayer); }
+  /// The same were its layers' weights of so many bytes each.
+  StepWish of(int64_t rows, int64_t bytesOfLayer) const;
   /// Whether a step of `rows` sequences may be faster in some form: in clusters, or by stages.
   bool mayBeFaster(int64_t rows, bool inClusters) const { return of(rows).stages || inClusters; }
   /// Whether the graph is no slower where a form is refused.

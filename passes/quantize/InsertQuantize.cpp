@@ -33,6 +33,7 @@
 #include "passes/quantize/Quantization.h"
 #include "passes/quantize/ScoreDivergence.h"
 #include "passes/quantize/TokenTables.h"
+#include "passes/quantize/WeightGroups.h"
 #include "passes/quantize/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -480,6 +481,7 @@ llvm::Error insertQuantize(PassContext &ctx) {
       done.insert(f.get());
   const QuantizeOptions &options = ctx.options().quantize;
   findWideInputs(ctx.module(), ctx.options().quantize);
+  settleWeightGroup(ctx);
   addShortPrefill(ctx.module(), options);
   if (options.scheme == QuantizeScheme::Fp8Block)
     ctx.note("activations keep their precision: no kernel multiplies fp8 by scales of blocks", {});

@@ -132,6 +132,10 @@ std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOp
   return {full, ""};
 }
 
+bool hasRowScales(const Op &linear, const QuantizeOptions &options) {
+  return isVocabularyProjection(linear) && !matchesAny(linear, options.include);
+}
+
 WeightStorage storageOf(const Op &linear, const QuantizeOptions &options) {
   constexpr int64_t usual = 128;
   const QuantizeScheme scheme = schemeOf(linear, options);
@@ -140,9 +144,10 @@ WeightStorage storageOf(const Op &linear, const QuantizeOptions &options) {
   if (scheme == QuantizeScheme::Fp8Block)
     return {DType::F8E4M3, usual, usual};
   if (scheme != QuantizeScheme::W4A16)
-    return {weightType(scheme), options.weightGroup};
+    return {weightType(scheme),
+            hasRowScales(linear, options) ? 0 : options.weightGroup.value_or(0)};
   const int64_t k = linear.operand(ops::Linear::W)->type.shape[1].constant().value_or(0),
-                group = int4Group(k, options.weightGroup ? options.weightGroup : usual);
+                group = int4Group(k, options.weightGroup.value_or(usual));
   return isVocabularyProjection(linear) || group == 0 || options.keep.contains(layerName(linear))
              ? WeightStorage{}
              : WeightStorage{DType::I4, group};

@@ -7,10 +7,13 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 
 namespace gpt2c {
+
+struct Module;
 
 enum class QuantizeScheme : uint8_t {
   None,
@@ -55,8 +58,12 @@ struct QuantizeOptions {
   /// Auto: the schemes of layers by name; one that is not here keeps its precision.
   llvm::StringMap<QuantizeScheme> chosen;
   ImportedActivations imported = ImportedActivations::Products;
-  /// Elements of a weight's row that share a scale; 0: the whole row, of w4a16 128.
-  int64_t weightGroup = 0;
+  /// Elements of a weight's row that share a scale; 0: the whole row. None: of w8a16 what
+  /// settleWeightGroup() says, of w4a16 128, of others the whole row.
+  std::optional<int64_t> weightGroup;
+  /// Why weights of w8a16 in groups of so many would make the plan slower than with a scale for
+  /// each row; empty: they do not. None: that is not asked.
+  std::function<std::string(const Module &, int64_t group)> groupsAreSlower;
   /// Regular expressions over a layer's names, see layerNames(). A layer that `include` matches is
   /// quantised like the others, whatever else is said about it.
   std::vector<std::string> exclude, include;
@@ -106,6 +113,10 @@ bool isVocabularyProjection(const Op &linear);
 enum class Treatment : uint8_t { Keep, WeightsOnly, Full };
 /// What the options mean for one layer; the reason, where it is not the scheme's usual treatment.
 std::pair<Treatment, std::string> treatmentOf(const Op &linear, const QuantizeOptions &options);
+
+/// Whether weights of `linear` have a scale for each row in every scheme: those of the logits'
+/// product, which is the table of tokens, too, unless --quantize-include names it.
+bool hasRowScales(const Op &linear, const QuantizeOptions &options);
 
 /// What weights of `linear` are stored in, and elements of a row and rows that share a scale, of a
 /// row 0: all. The logits' product has bytes in every scheme, and so have rows that four bits do

@@ -25,6 +25,7 @@
 #include "passes/Rewrite.h"
 #include "passes/quantize/ErrorFeedback.h"
 #include "passes/quantize/Quantization.h"
+#include "passes/quantize/WeightGroups.h"
 #include "passes/quantize/WeightScales.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -376,6 +377,7 @@ llvm::Error smoothNorms(PassContext &ctx) {
       ctx.options().quantize.scheme == QuantizeScheme::W8A8Tensor ||
       isFp8(ctx.options().quantize.scheme))
     return llvm::Error::success();
+  settleWeightGroup(ctx);
   Smoother smoother(ctx);
   for (auto &f : ctx.module().functions)
     if (llvm::Error e = smoother.run(*f))

@@ -30,6 +30,6 @@ PYTHON
   gpt2c-compare wide.plan --device=cuda --function=decode --batch=32 --tokens=3
 }
 check linear linear_tma
-check quantized_linear linear_tma_int8_weights --quantize=w8a16 --quantize-include='.*' \
-  --widen-weights=never
+check quantized_linear linear_tma_int8_weights --quantize=w8a16 --weight-group=0 \
+  --quantize-include='.*' --widen-weights=never
 rm -f wide.onnx wide.plan wide.json

@@ -50,7 +50,7 @@ lost_step step.plan 0,1
 if [ -n "$whole" ]; then
   e2e_engine step.plan cuda:0,1 8
   check 2 qwen3 64 4 2 64 2 67 64
-  check 2 qwen3 128 4 2 128 2 67 32 -- --quantize=w8a16 --quantize-include='.*'
+  check 2 qwen3 128 4 2 128 2 67 32 -- --quantize=w8a16 --weight-group=0 --quantize-include='.*'
   check 3 gpt2 192 3 3 96 2 61 32
 fi
 rm -rf model step.plan

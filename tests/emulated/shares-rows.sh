@@ -49,7 +49,7 @@ for n in map(int, sys.argv[1:]):
 check() { # SIZES OF 8 NUMBERS, PRECISION, LENGTHS
   local sizes=("${@:1:8}") precision=$9 ids flags=()
   shift 9
-  [ "$precision" = int8 ] && flags=(--quantize=w8a16 '--quantize-include=.*')
+  [ "$precision" = int8 ] && flags=(--quantize=w8a16 --weight-group=0 '--quantize-include=.*')
   python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" rows.onnx 128 "${sizes[@]}"
   compilePlan rows.onnx -o rows.plan --gpu-arch="$GPT2C_TEST_ARCH" --decode=persistent \
     --precision="${precision/int8/fp16}" "${flags[@]}" --max-batch=16 --verify=off --device=cpu

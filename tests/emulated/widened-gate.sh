@@ -7,7 +7,7 @@ source "$GPT2C_SOURCE_DIR/tests/e2e/common/plan.sh"
 needOnnx
 python3 "$GPT2C_SOURCE_DIR/tests/data/make_llama.py" gated.onnx 64 2 256 704 8 2 300
 compilePlan gated.onnx -o gated.plan --gpu-arch="$GPT2C_TEST_ARCH" --precision=fp16 \
-  --max-batch=16 --verify=off --quantize=w8a16 --quantize-include='.*' \
+  --max-batch=16 --verify=off --quantize=w8a16 --weight-group=0 --quantize-include='.*' \
   --widen-weights=never
 gpt2c-dump gated.plan --steps --function=prefill --symbols=batch=14,seq=40,slots=16 >steps.txt
 grep -A1 " dequantize " steps.txt | grep " quantized_linear+silu gate .* linear_tma" || {

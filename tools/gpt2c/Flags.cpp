@@ -2,6 +2,7 @@
 
 #include "codegen/KernelCache.h"
 #include "codegen/Nvrtc.h"
+#include "codegen/driver/GroupCost.h"
 #include "ir/Error.h"
 #include "passes/quantize/Precision.h"
 #include "schedule/Target.h"
@@ -420,6 +421,11 @@ static llvm::Error readCodegenFlags(CompileFlags &f) {
     o.kernelCache = kernelCache.empty() ? KernelCache::defaultFolder() : kernelCache;
   o.progress = kernelProgress();
   o.flags = recordedFlags(f);
+  f.passes.quantize.groupsAreSlower = [of = f.passes, o](const Module &module, int64_t group) {
+    return o.archs.empty() || of.quantize.widenWeights
+               ? whyGroupsAreSlower(module, of.precision, group, o)
+               : "calls of many rows have no kernel with groups, nor floats beside them";
+  };
   return llvm::Error::success();
 }
 

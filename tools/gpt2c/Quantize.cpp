@@ -4,6 +4,7 @@
 #include "ir/Error.h"
 #include "ir/FunctionNames.h"
 #include "passes/quantize/ScoreDivergence.h"
+#include "passes/quantize/WeightGroups.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "tools/common/Calibrate.h"
 #include "tools/common/RuntimeError.h"
@@ -366,6 +367,8 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
         return e;
       ctx.note("what inputs in fp8 do to scores is not known: " + llvm::toString(std::move(e)));
     }
+  ctx.setPass("weight-groups");
+  settleWeightGroup(ctx);
   findWideInputs(ctx.module(), quantize); // a function by itself, as the gate's, has no KV state
   if (int8) {
     card = std::make_unique<plan::QuantizationT>();
@@ -373,7 +376,7 @@ llvm::Error runQuantizedPipeline(PassContext &ctx, const PipelineOptions &pipeli
                          quantize.scheme != QuantizeScheme::Fp8Block;
     card->scheme = schemeName(weights ? QuantizeScheme::Fp8Weights : quantize.scheme).str();
     card->int8_kv = quantize.kvType == DType::I8;
-    card->weight_group = quantize.weightGroup;
+    card->weight_group = quantize.weightGroup.value_or(0);
     if (quantize.calibration) {
       card->calibration = quantize.calibration->hash;
       card->calibration_tokens = quantize.calibration->tokens;

@@ -34,6 +34,8 @@ static llvm::Expected<Module> loweredIn(QuantizeScheme scheme, const Module &mod
     out.functions.push_back(f->clone(f->name()));
   PassOptions as = options;
   as.quantize.scheme = scheme;
+  if (scheme == QuantizeScheme::W8A16)
+    as.quantize.weightGroup = 0; // as auto has it
   as.quantize.chosen.clear();
   as.quantize.calibration = nullptr; // sizes count, not values
   as.quantize.widenWeights = false;

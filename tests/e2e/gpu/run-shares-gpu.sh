@@ -21,7 +21,7 @@ tokens() {
 # plan MODEL TYPE FORM PLAN BATCH
 plan() {
   local options=--precision=$2
-  [ "$2" = int8 ] && options="--precision=fp16 --quantize=w8a16 --quantize-include=.*"
+  [ "$2" = int8 ] && options="--precision=fp16 --quantize=w8a16 --weight-group=0"
   [ "$2" = int4 ] && options="--precision=fp16 --quantize=w4a16 --calibration-tokens=256"
   # shellcheck disable=SC2086
   gpt2c "$1" -o "$4" --gpu-arch=native $options --max-batch="$5" --decode="$3" --verify=off \
