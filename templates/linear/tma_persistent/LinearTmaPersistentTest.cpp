@@ -11,7 +11,11 @@ namespace linear_tma_persistent_test {
 
 void tma(Suite &suite, const std::string &label, const LinearTmaPersistentConfig &c,
          const Epilogue &epilogue, const std::vector<Shape> &shapes) {
-  tma(suite, linearTmaPersistent, "linear_tma", label, c, epilogue, shapes);
+  const MakeKernel<LinearTmaPersistentConfig> make =
+      [](llvm::StringRef name, const LinearTmaPersistentConfig &of, const Epilogue &behind) {
+        return linearTmaPersistent(name, of, behind);
+      };
+  tma(suite, make, "linear_tma", label, c, epilogue, shapes);
 }
 
 void addBfloatCases(Suite &suite) {
