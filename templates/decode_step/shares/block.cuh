@@ -268,6 +268,14 @@ enum Arrival { AtHead, AtMlp, AtParts, AtWhole, AtHidden, Arrivals };
 
 #if __CUDA_ARCH__ >= 900
 
+/// Shared memory at an address in a register: of what the compiler knows of it, it would compute the
+/// address anew at each use, out of the block's rank in the cluster.
+template <typename M> __device__ __forceinline__ M &placed(void *memory) {
+  unsigned at = sharedAddress(memory);
+  asm volatile("" : "+r"(at));
+  return *reinterpret_cast<M *>(__cvta_shared_to_generic(at));
+}
+
 /// Where a block stands, and what of the columns is its own.
 template <typename C> struct Place {
   const int cluster = blockIdx.x / C::Ranks, rank = blockIdx.x % C::Ranks;

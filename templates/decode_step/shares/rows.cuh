@@ -171,7 +171,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int step
 template <typename C>
 __device__ __forceinline__ void runRows(void *memory, const Record *records, int count) {
   using M = RowsShared<C>;
-  M &shared = *reinterpret_cast<M *>(memory);
+  M &shared = placed<M>(memory);
   // Operands have zeros behind the last column.
   char *const begin = reinterpret_cast<char *>(&shared.head);
   const int left = (int)sizeof(M) - (int)(begin - reinterpret_cast<char *>(memory));

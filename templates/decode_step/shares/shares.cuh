@@ -192,7 +192,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::help(int steps) {
 
 template <typename C>
 __device__ __forceinline__ void run(void *memory, const Record *records, int count) {
-  Shared<C> &shared = *reinterpret_cast<Shared<C> *>(memory);
+  Shared<C> &shared = placed<Shared<C>>(memory);
   for (int i = threadIdx.x; i < count * persistent::recordWords; i += threads)
     reinterpret_cast<u64 *>(shared.records)[i] = reinterpret_cast<const u64 *>(records)[i];
   // Operands have zeros behind the last column.
