@@ -35,7 +35,7 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
   Moments m[ofLane];
 #pragma unroll
   for (int i = 0; i < ofLane; i++)
-    m[i] = moments(shared.whole.statistics[sequenceOf(i)], product);
+    m[i] = Base::template moments<C::FinalNorm>(shared.whole.statistics[sequenceOf(i)], product);
   float *const logits = record.logits;
   const int tiles = ceilDiv(C::Vocab, tileRows),
             count = roundUp(ceilDiv(tiles - (int)blockIdx.x, (int)gridDim.x), readers),

@@ -554,8 +554,18 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
   struct Moments {
     float scale, mean;
   };
+  template <NormKind Norm = C::Norm>
   static __device__ __forceinline__ Moments moments(const float2 (&of)[ranks],
                                                     const FirstProduct<Words> &product) {
+    if constexpr (Norm == NormKind::Rms) {
+      float part[ranks];
+#pragma unroll
+      for (int i = 0; i < ranks; i++)
+        part[i] = of[i].y;
+      return {persistent::inverseRoot(fmaf(inPairs(part), 1.0f / C::D, product.epsilon)) *
+                  product.normScale,
+              0.0f};
+    }
     float2 part[ranks];
     float sum = 0.0f, squares = 0.0f;
 #pragma unroll
@@ -575,6 +585,16 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
             mean};
   }
 
+  /// The sum of v, in the fewest steps behind each other.
+  template <int N> static __device__ __forceinline__ float inPairs(float (&v)[N]) {
+#pragma unroll
+    for (int apart = 1; apart < N; apart *= 2)
+#pragma unroll
+      for (int i = 0; i + apart < N; i += 2 * apart)
+        v[i] += v[i + apart];
+    return v[0];
+  }
+
   // First and second products
   // -----------------------------------------------------------------------------------------------
 
@@ -591,18 +611,22 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
   template <int Rows>
   static __device__ __forceinline__ float2 gather(const float (&sum)[ranks][Rows], int row,
                                                   const Constants &c, const Moments &m) {
-    float2 v = {};
+    float x[ranks], y[ranks];
 #pragma unroll
     for (int i = 0; i < ranks; i++) {
       const float2 part = *reinterpret_cast<const float2 *>(&sum[i][row]);
-      v.x += part.x;
-      v.y += part.y;
+      x[i] = part.x;
+      y[i] = part.y;
     }
-    float2 scale = {m.scale, m.scale};
+    float2 v = {inPairs(x), inPairs(y)}, scale = {m.scale, m.scale};
+    if constexpr (C::Norm == NormKind::Layer)
+      v = {v.x - m.mean * c.sums.x, v.y - m.mean * c.sums.y};
     if constexpr (L::rowScales)
       scale = {m.scale * c.scales.x, m.scale * c.scales.y};
-    return {fmaf(v.x - m.mean * c.sums.x, scale.x, c.bias.x),
-            fmaf(v.y - m.mean * c.sums.y, scale.y, c.bias.y)};
+    if constexpr (C::Bias)
+      return {fmaf(v.x, scale.x, c.bias.x), fmaf(v.y, scale.y, c.bias.y)};
+    else
+      return {v.x * scale.x, v.y * scale.y};
   }
   /// The slice of x times the cluster's rows: sums to all blocks of it.
   template <typename P, typename Sums>

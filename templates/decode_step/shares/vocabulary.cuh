@@ -23,7 +23,7 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
   }
   waitArrival(AtWhole, step);
   this->mark(Shared<C>::layers, Mark::last_x_came);
-  const Moments m = moments(shared.whole.statistics, product);
+  const Moments m = moments<C::FinalNorm>(shared.whole.statistics, product);
   float *const logits = record.logits;
   const int tiles = ceilDiv(C::Vocab, tileRows),
             count = roundUp(ceilDiv(tiles - (int)blockIdx.x, (int)gridDim.x), readers);
