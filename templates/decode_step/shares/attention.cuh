@@ -36,8 +36,10 @@ __device__ __forceinline__ void Step<C>::attendToLap(const Keys<C> &k, int past,
   for (int tile = begin < L::headWarps ? begin : k.tiles(); tile < k.tiles();
        tile += L::headWarps) {
     TileSum sum = {};
-    waitSlot(tile / P::each);
-    accumulate<P>(sum, tileAt<P>(0, tile), q);
+    const int i = (unsigned)tile / P::each;
+    const Slot ofKeys = slotAt<true>(i), ofValues = slotAt<true>(k.slots() + i);
+    waitSlot(ofKeys);
+    accumulate<P>(sum, tileIn<P>(ofKeys, tile), q);
     float2 score = rowsOf(sum);
     const int key = k.keyOf(tile * tileRows + 2 * g, place.rank);
     score.x = key < past ? score.x * scale : leastScore;
@@ -54,8 +56,8 @@ __device__ __forceinline__ void Step<C>::attendToLap(const Keys<C> &k, int past,
       out[p].x *= factor;
       out[p].y *= factor;
     }
-    waitSlot(k.slots() + tile / P::each);
-    const char *const values = tileAt<P>(k.slots(), tile) + lane * 4;
+    waitSlot(ofValues);
+    const char *const values = tileIn<P>(ofValues, tile) + lane * 4;
 #pragma unroll
     for (int j = 0; j < tileRows; j++) {
       const float w = __shfl_sync(fullWarp, j % 2 ? weight.y : weight.x, j / 2 * 4);
@@ -75,7 +77,7 @@ __device__ __forceinline__ void Step<C>::attendToLap(const Keys<C> &k, int past,
 template <typename C> __device__ __forceinline__ void Step<C>::releaseKeys(const Keys<C> &k) const {
   if (warp == warps - 1)
     for (int i = lane; i < 2 * k.slots(); i += 32)
-      shared.empty[slotAt(i)].arrive(arrivals);
+      shared.empty[slotAt<true>(i).number].arrive(arrivals);
 }
 
 /// Attention of the warp's tiles, as a part of its own. `k` is the last lap behind it, whose slots
@@ -229,13 +231,12 @@ __device__ __forceinline__ void Step<C>::attention(const HeadRecord<Words> &head
   note(Mark::keys_attended, Mark::keys_attended_waited);
   sendParts();
   releaseKeys(k);
+  advance(2 * k.slots());
   note(Mark::attended_sent);
   waitArrival(AtParts, turn);
   note(Mark::attended_came);
-  second<typename L::Projection>(head.half, C::Heads, 2 * k.slots(),
-                                 [o = mergedParts()](int) { return o; });
+  second<typename L::Projection>(head.half, C::Heads, [o = mergedParts()](int) { return o; });
   note(Mark::projection_published, Mark::projection_published_waited);
-  advance(2 * k.slots() + L::Projection::slots);
 }
 #endif
 } // namespace gpt2c::shares

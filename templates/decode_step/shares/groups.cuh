@@ -242,16 +242,16 @@ __device__ __forceinline__ void Step<C>::attentionOfGroup(const HeadRecord<Words
   note(Mark::keys_attended, Mark::keys_attended_waited);
   sendGroupParts();
   releaseKeys(k);
+  advance(2 * k.slots());
   note(Mark::attended_sent);
   waitArrival(AtParts, turn);
   mergeGroupParts();
   sync<3, warps>();
   note(Mark::attended_came);
-  second<typename L::Projection>(head.half, L::busy, 2 * k.slots(), [&](int chunk) {
+  second<typename L::Projection>(head.half, L::busy, [&](int chunk) {
     return vectorIn(shared.attended + chunk * L::Projection::columns);
   });
   note(Mark::projection_published, Mark::projection_published_waited);
-  advance(2 * k.slots() + L::Projection::slots);
 }
 #endif
 } // namespace gpt2c::shares

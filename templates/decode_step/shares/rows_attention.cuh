@@ -35,7 +35,7 @@ __device__ __forceinline__ void RowsStep<C>::queries(const HeadRecord<Words> &he
       }
       return;
     }
-    for (int i = threadIdx.x; i < C::HeadsEach * pairs; i += consumers) {
+    for (unsigned i = threadIdx.x; i < C::HeadsEach * pairs; i += consumers) {
       const int h = i / pairs, d = i % pairs * 2;
       float2 v;
       if constexpr (early) {
@@ -119,14 +119,16 @@ __device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first
   const int ofKeys = own * C::HeadsEach + keyHead * group, past = keys.past;
   const auto q = vectorIn(shared.q[ofKeys + min(g, group - 1)]);
   float out[tilesOf][4] = {}, top[2] = {leastScore, leastScore}, sums[2] = {};
+  const int ahead = warp - (int)((unsigned)first % P::readers);
 #pragma unroll 1
-  for (int s = (warp + P::readers - first % P::readers) % P::readers; s < keys.slots;
-       s += P::readers) {
-    waitSlot(first + s);
+  for (int s = ahead < 0 ? ahead + P::readers : ahead; s < keys.slots; s += P::readers) {
+    const auto slot = slotAt(first + s);
+    waitSlot(slot);
 #pragma unroll 1
     for (int p = 0; p < P::pairs && s * P::pairs + p < keys.tiles; p++) {
-      const char *const tile = shared.ring[slotAt(first + s)] + 2 * p * P::tileBytes,
-                        *const values = tile + P::tileBytes;
+      const char *const tile = shared.ring[slot.number] + 2 * p * P::tileBytes, *const values =
+                                                                                    tile +
+                                                                                    P::tileBytes;
       TileSum sum = {};
       Base::template accumulate<typename L::Keys>(sum, tile, q);
       const int key = keys.positionOf(s * P::pairs + p) + 2 * g;
@@ -160,13 +162,15 @@ __device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first
         Mma<T>::multiply(out[i], v, even, odd);
       }
     }
-    release(first + s, arrivals);
+    release(slot, arrivals);
   }
 #pragma unroll
-  for (int e = 0; e < 2; e++) {
+  for (int lanes = 4; lanes < 32; lanes *= 2)
 #pragma unroll
-    for (int lanes = 4; lanes < 32; lanes *= 2)
+    for (int e = 0; e < 2; e++)
       sums[e] += __shfl_xor_sync(fullWarp, sums[e], lanes);
+#pragma unroll
+  for (int e = 0; e < 2; e++) {
     const int head = ofKeys + 2 * t + e;
     if (2 * t + e < group) {
       if (g == 0)
@@ -182,34 +186,41 @@ __device__ __forceinline__ void RowsStep<C>::attendToKeys(int keyHead, int first
 
 /// The parts of the warps as one, to all blocks.
 template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended() {
-  constexpr int pairs = C::HeadDim / 2, ofRow = C::HeadsEach * pairs, all = M::ownRows * ofRow,
-                readers = KeyPairs<C>::readers;
+  constexpr unsigned pairs = C::HeadDim / 2, ofRow = C::HeadsEach * pairs, all = M::ownRows * ofRow;
+  constexpr int readers = KeyPairs<C>::readers;
 #pragma unroll 1
-  for (int i = threadIdx.x; i - lane < all; i += consumers) {
-    const int ofOwn = min(i / pairs, M::ownHeads - 1), d = i % pairs * 2,
-              row = ofOwn / C::HeadsEach, ofCluster = ofOwn % C::HeadsEach,
-              keyHead = ofCluster / M::group;
+  for (unsigned i = threadIdx.x; i - lane < all; i += consumers) {
+    const unsigned ofOwn = min(i / pairs, M::ownHeads - 1u), d = i % pairs * 2,
+                   row = M::ownRows == 1 ? 0 : ofOwn / C::HeadsEach,
+                   ofCluster = M::ownRows == 1 ? ofOwn : ofOwn % C::HeadsEach,
+                   column = M::ownRows == 1 ? i : i % ofRow, keyHead = ofCluster / M::group;
     unsigned word = 0;
     float top = leastScore, sum = 1.0f;
-    if (i < all && keyHead < place.keys) {
-      float2 softmax[readers];
-      top = shared.head.newScore[ofOwn];
+    if (i < all && (C::KeysEach == 1 || (int)keyHead < place.keys)) {
+      // Of the warps, and of the new token.
+      float2 softmax[readers + 1], part[readers + 1];
+      float tops[readers + 1];
+      softmax[readers] = {shared.head.newScore[ofOwn], 1.0f};
 #pragma unroll
-      for (int w = 0; w < readers; w++) {
+      for (int w = 0; w < readers; w++)
         softmax[w] = shared.head.softmax[w][ofOwn];
-        top = fmaxf(top, softmax[w].x);
-      }
-      sum = exp2Approximate(shared.head.newScore[ofOwn] - top);
-      const float2 value =
-          *reinterpret_cast<const float2 *>(&shared.head.newValue[row * C::KeysEach + keyHead][d]);
-      float2 v = {sum * value.x, sum * value.y};
 #pragma unroll
-      for (int w = 0; w < readers; w++) {
+      for (int w = 0; w < readers; w++)
+        part[w] = *reinterpret_cast<const float2 *>(&shared.head.out[w][ofOwn][d]);
+      part[readers] =
+          *reinterpret_cast<const float2 *>(&shared.head.newValue[row * C::KeysEach + keyHead][d]);
+#pragma unroll
+      for (int w = 0; w <= readers; w++)
+        tops[w] = softmax[w].x;
+      top = Base::template inPairs<Max>(tops);
+      float2 v = {};
+      sum = 0.0f;
+#pragma unroll
+      for (int w = 0; w <= readers; w++) {
         const float weight = exp2Approximate(softmax[w].x - top);
-        const float2 part = *reinterpret_cast<const float2 *>(&shared.head.out[w][ofOwn][d]);
         sum = fmaf(weight, softmax[w].y, sum);
-        v.x = fmaf(weight, part.x, v.x);
-        v.y = fmaf(weight, part.y, v.y);
+        v.x = fmaf(weight, part[w].x, v.x);
+        v.y = fmaf(weight, part[w].y, v.y);
       }
       const float scale = __fdividef(1.0f, sum);
       word = Mma<T>::pack(v.x * scale, v.y * scale);
@@ -219,7 +230,8 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended(
         send(remote(sharedAddress(&shared.partSoftmax[place.rank][ofCluster]), d / 2), top, sum,
              remote(shared.arrived[AtParts].address(), d / 2));
     sendWords(word,
-              i < all ? &shared.attended[row * ranks + place.rank][i % ofRow / 4 * 8] : nullptr,
+              i < all ? sharedAddress(&shared.attended[row * ranks + place.rank][column / 4 * 8])
+                      : 0,
               AtParts);
   }
 }
@@ -227,25 +239,27 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::sendAttended(
 /// Of the blocks that share the keys of a sequence, what they have of attention as one, in the
 /// place of the first one's.
 template <typename C> __device__ __forceinline__ void RowsStep<C>::mergeAttended() {
-  constexpr int pairs = C::HeadDim / 2, ofRow = C::HeadsEach * pairs, of = L::keyParts;
+  constexpr unsigned pairs = C::HeadDim / 2, ofRow = C::HeadsEach * pairs;
+  constexpr int of = L::keyParts;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < L::rowsEach * ofRow; i += consumers) {
-    const int first = i / ofRow * of, column = i % ofRow * 2, head = column / C::HeadDim;
-    float2 softmax[of], v = {};
-    float top = leastScore, sum = 0.0f;
+  for (unsigned i = threadIdx.x; i < L::rowsEach * ofRow; i += consumers) {
+    const unsigned first = i / ofRow * of, column = i % ofRow * 2, head = column / C::HeadDim;
+    float2 softmax[of], part[of], v = {};
+    float tops[of], sum = 0.0f;
 #pragma unroll
     for (int p = 0; p < of; p++) {
       softmax[p] = shared.partSoftmax[first + p][head];
-      top = fmaxf(top, softmax[p].x);
+      part[p] =
+          Mma<T>::unpack(*reinterpret_cast<const unsigned *>(&shared.attended[first + p][column]));
+      tops[p] = softmax[p].x;
     }
+    const float top = Base::template inPairs<Max>(tops);
 #pragma unroll
     for (int p = 0; p < of; p++) {
       const float weight = exp2Approximate(softmax[p].x - top) * softmax[p].y;
-      const float2 part =
-          Mma<T>::unpack(*reinterpret_cast<const unsigned *>(&shared.attended[first + p][column]));
       sum += weight;
-      v.x = fmaf(weight, part.x, v.x);
-      v.y = fmaf(weight, part.y, v.y);
+      v.x = fmaf(weight, part[p].x, v.x);
+      v.y = fmaf(weight, part[p].y, v.y);
     }
     const float scale = __fdividef(1.0f, sum);
     *reinterpret_cast<unsigned *>(&shared.attended[first][column]) =
@@ -258,6 +272,10 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::mergeAttended
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Words> &head,
                                                              int step, const Constants &ofQ) {
+  auto keysOf = [&](int sequence) {
+    return RowKeys<C>(sequence < batch() ? shared.past[sequence] + step : 0, place.keyPart());
+  };
+  const RowKeys<C> ofFirst = keysOf(place.ownRow(0)); // ahead of the wait
   waitArrival(AtHead, turn);
   Base::note(Mark::heads_sums_came);
   queries(head, ofQ);
@@ -265,13 +283,14 @@ __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Wo
   Base::note(Mark::queries_made);
   int slots = 0;
   ofOwnRows([&](int sequence) {
-    const RowKeys<C> keys(sequence < batch() ? shared.past[sequence] + step : 0, place.keyPart());
+    const RowKeys<C> keys = M::ownRows == 1 ? ofFirst : keysOf(sequence);
 #pragma unroll 1
     for (int h = 0; h < place.keys; h++, slots += keys.slots)
       attendToKeys(h, slots, keys, scoreFactor(head.scale));
   });
   Base::template sync<2, warps + 1>();
   Base::note(Mark::keys_attended, Mark::keys_attended_waited);
+  advance(slots);
   sendAttended();
   Base::note(Mark::attended_sent);
   waitArrival(AtParts, turn);
@@ -280,9 +299,8 @@ __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Wo
     Base::template sync<3, warps>();
   }
   Base::note(Mark::attended_came);
-  projectionOfRows(head.half, slots);
+  projectionOfRows(head.half);
   Base::note(Mark::projection_published, Mark::projection_published_waited);
-  advance(slots + L::Projection::slots);
 }
 #endif
 } // namespace gpt2c::shares

@@ -294,7 +294,7 @@ template <typename C> struct RowsStep : Step<C> {
   template <typename P, int Groups, typename Sums>
   __device__ __forceinline__ void firstOfRows(Sums &sums, int first, Arrival at, int tiles) {
     Base::template multiply<P>(
-        0, tiles,
+        tiles,
         [&](int chunk) {
           return rowsIn<Groups>(shared.x, first * columnRows + g, chunk * P::columns);
         },
@@ -319,7 +319,7 @@ template <typename C> struct RowsStep : Step<C> {
       firstOfRows<P, M::ownRows>(shared.head, group, AtHead, P::tiles);
     } else {
       Base::template multiply<P>(
-          0, P::tiles,
+          P::tiles,
           [&](int chunk) {
             return rowsIn<1>(shared.x, group * columnRows + g, chunk * P::columns);
           },
@@ -347,8 +347,8 @@ template <typename C> struct RowsStep : Step<C> {
   /// `publishes`.
   template <typename P, int Groups, typename X>
   __device__ __forceinline__ void secondOfRows(const HalfRecord<Words> &half, int source, int group,
-                                               bool publishes, int first, X &&x) const {
-    Base::template multiply<P>(first, P::tiles, x, [&](int row, const TileSum &sum) {
+                                               bool publishes, X &&x) {
+    Base::template multiply<P>(P::tiles, x, [&](int row, const TileSum &sum) {
       if (row >= place.columns || !publishes)
         return;
 #pragma unroll
@@ -367,9 +367,10 @@ template <typename C> struct RowsStep : Step<C> {
                                      (u64)word(of[1].x, of[1].y) << 32 | word(of[0].x, of[0].y));
       }
     });
+    advance(P::slots);
   }
   /// What attention is of the cluster's heads, as partial sums of the output projection.
-  __device__ __forceinline__ void projectionOfRows(const HalfRecord<Words> &half, int first) const {
+  __device__ __forceinline__ void projectionOfRows(const HalfRecord<Words> &half) {
     using P = typename L::Projection;
     constexpr bool all = L::rowsEach % columnRows == 0;
     const int begin = place.firstRow() % columnRows,
@@ -377,7 +378,7 @@ template <typename C> struct RowsStep : Step<C> {
     const int source = sourceOf(L::headGroups, place.headGroup);
     secondOfRows<P, M::ownRows>(
         half, source, place.firstRow() / columnRows,
-        all || (2 * t >= begin && 2 * t < begin + L::rowsEach), first,
+        all || (2 * t >= begin && 2 * t < begin + L::rowsEach),
         [&](int chunk) { return rowsIn<M::ownRows>(shared.attended, row, chunk * P::columns); });
   }
   /// Of all members' sources.
@@ -393,41 +394,40 @@ template <typename C> struct RowsStep : Step<C> {
     return bits == 0 ? 0x80000000u : bits;
   }
   /// Vectors of 16 bytes of one of the block's sequences to all blocks: each of four lanes has a
-  /// word.
-  __device__ __forceinline__ void sendWords(unsigned word, T *to, Arrival at) const {
+  /// word. to: 0 where they have none.
+  __device__ __forceinline__ void sendWords(unsigned word, unsigned to, Arrival at) const {
     uint4 v;
     v.x = __shfl_sync(fullWarp, word, g * 4);
     v.y = __shfl_sync(fullWarp, word, g * 4 + 1);
     v.z = __shfl_sync(fullWarp, word, g * 4 + 2);
     v.w = __shfl_sync(fullWarp, word, g * 4 + 3);
-    if (to != nullptr)
+    if (to != 0)
 #pragma unroll
       for (int block = t; block < ranks; block += 4)
-        send(remote(sharedAddress(to), block), v, remote(shared.arrived[at].address(), block));
+        send(remote(to, block), v, remote(shared.arrived[at].address(), block));
   }
   /// The block's part of an MLP behind `receiveRows` and `storeRows`.
   __device__ __forceinline__ void mlpOfRows(const HalfRecord<Words> &half, const Constants &c) {
     using P = typename L::Output;
-    const int pair = threadIdx.x;
+    const unsigned pair = threadIdx.x;
     waitArrival(AtMlp, turn);
     Base::note(Mark::mlp_sums_came);
-    const bool has = 2 * pair < place.hidden.count;
+    const bool has = 2 * pair < (unsigned)place.hidden.count;
 #pragma unroll
     for (int q = 0; q < L::rowGroups; q++) {
       float2 v = {};
       if (has)
         v = Base::hiddenPair(half, pair, c, q);
-      T *const to = &shared.hidden[q * columnRows + place.rank][pair / 4 * 8];
-      sendWords(Mma<T>::pack(v.x, v.y), has ? to : nullptr, AtHidden);
+      const unsigned to = sharedAddress(&shared.hidden[q * columnRows + place.rank][pair / 4 * 8]);
+      sendWords(Mma<T>::pack(v.x, v.y), has ? to : 0, AtHidden);
     }
     Base::note(Mark::hidden_sent);
     waitArrival(AtHidden, turn);
     Base::note(Mark::hidden_came);
     secondOfRows<P, L::rowGroups>(
-        half, sourceOf(place.clusters, place.cluster), 0, true, 0,
+        half, sourceOf(place.clusters, place.cluster), 0, true,
         [&](int chunk) { return rowsIn<L::rowGroups>(shared.hidden, g, chunk * P::columns); });
     Base::note(Mark::output_published, Mark::output_published_waited);
-    advance(P::slots);
   }
 
   /// Whether a thread has one pair of q at most, which does not turn: its constants are loaded

@@ -66,9 +66,9 @@ __device__ __forceinline__ void RowsStep<C>::vocabularyOfRows(const VocabularyRe
       TileSum sum = {};
 #pragma unroll 1
       for (int j = 0; j < P::chunks; j++) {
-        const int s = (n - warp) * P::chunks + j * readers + warp;
+        const auto s = slotAt((n - warp) * P::chunks + j * readers + warp);
         waitSlot(s);
-        Base::template accumulate<P>(sum, shared.ring[slotAt(s)],
+        Base::template accumulate<P>(sum, shared.ring[s.number],
                                      rowsIn<L::rowGroups>(shared.whole.x, g, j * P::columns),
                                      j * P::columns);
         release(s, arrivals);

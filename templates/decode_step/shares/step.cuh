@@ -50,10 +50,19 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
   // The ring
   // -----------------------------------------------------------------------------------------------
 
-  /// The slot i behind the next one.
-  __device__ __forceinline__ int slotAt(int i) const { return Ring::farSlotAt(i); }
-  __device__ __forceinline__ void waitSlot(int i) const {
-    this->timed([&] { persistent::barrierWait(shared.full[slotAt(i)], Ring::farLapAt(i)); });
+  struct Slot {
+    int number;
+    unsigned lap;
+  };
+  /// The slot i behind the next one. `Near`: i is less than there are slots.
+  template <bool Near = false> __device__ __forceinline__ Slot slotAt(int i) const {
+    if constexpr (Near)
+      return {Ring::slotAt(i), Ring::lapAt(i)};
+    else
+      return {Ring::farSlotAt(i), Ring::farLapAt(i)};
+  }
+  __device__ __forceinline__ void waitSlot(const Slot &of) const {
+    this->timed([&] { persistent::barrierWait(shared.full[of.number], of.lap); });
     __syncwarp();
   }
   /// The end of a phase of the layer; of one that reads the ring: and how long it waited there.
@@ -64,14 +73,15 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
   }
   __device__ __forceinline__ int markedLayer() const { return turn % SharedOf<C>::layers; }
   /// What the warp has read is given back: it arrives `times` times of those of all readers.
-  __device__ __forceinline__ void release(int i, int times) const {
+  __device__ __forceinline__ void release(const Slot &of, int times) const {
     __syncwarp();
     if (lane == 0)
-      shared.empty[slotAt(i)].arrive(times);
+      shared.empty[of.number].arrive(times);
   }
-  /// Where tile `tile` of P is, of the slots that begin `first` behind the next.
-  template <typename P> __device__ __forceinline__ const char *tileAt(int first, int tile) const {
-    return shared.ring[slotAt(first + tile / P::each)] + tile % P::each * P::tileBytes;
+  /// Where tile `tile` of P is in its slot.
+  template <typename P>
+  __device__ __forceinline__ const char *tileIn(const Slot &of, int tile) const {
+    return shared.ring[of.number] + (unsigned)tile % P::each * P::tileBytes;
   }
 
   // Products: 16 rows of weights of a warp, of which lane (g, t) has 2 g and 2 g + 1
@@ -310,36 +320,38 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
               __shfl_sync(fullWarp, w, from + 2), __shfl_sync(fullWarp, w, from + 3)};
     }
   };
-  /// The warps' tiles of the `tiles` of P times x(chunk), each of which finish(row, sums) takes;
-  /// its slots begin `first` behind the next.
+  /// The warps' tiles of the `tiles` of P, the next ones in the ring, times x(chunk), each of which
+  /// finish(row, sums) takes.
   template <typename P, typename X, typename Finish>
-  __device__ __forceinline__ void multiply(int first, int tiles, X &&x, Finish &&finish) const {
+  __device__ __forceinline__ void multiply(int tiles, X &&x, Finish &&finish) const {
     constexpr int lap = L::template meeting<P>;
     if constexpr (lap > 0) {
 #pragma unroll 1
       for (int begin = 0; begin < tiles; begin += lap) {
         if (begin > 0)
           sync<3, warps>();
-        multiply<P>(first, begin, min(begin + lap, tiles), tiles, x, finish);
+        multiply<P>(begin, min(begin + lap, tiles), tiles, x, finish);
       }
     } else {
-      multiply<P>(first, 0, tiles, tiles, x, finish);
+      multiply<P>(0, tiles, tiles, x, finish);
     }
   }
   /// Of them those from `begin` to `end`.
   template <typename P, typename X, typename Finish>
-  __device__ __forceinline__ void multiply(int first, int begin, int end, int tiles, X &&x,
+  __device__ __forceinline__ void multiply(int begin, int end, int tiles, X &&x,
                                            Finish &&finish) const {
     constexpr int share = arrivals / P::each;
+    constexpr bool near = P::slots <= C::Slots;
     const int missing = ceilDiv(tiles, P::each) * P::each - tiles;
 #pragma unroll 1
     for (int tile = begin + warp; tile < end; tile += warps) {
       TileSum sum = {};
 #pragma unroll(P::packed ? 1 : P::chunks)
       for (int j = 0; j < P::chunks; j++) {
-        const int s = first + (P::chunks > 1 ? tile * P::chunks + j : tile / P::each);
+        const Slot s =
+            slotAt<near>(P::chunks > 1 ? tile * P::chunks + j : (int)((unsigned)tile / P::each));
         waitSlot(s);
-        accumulate<P>(sum, P::chunks > 1 ? shared.ring[slotAt(s)] : tileAt<P>(first, tile), x(j),
+        accumulate<P>(sum, P::chunks > 1 ? shared.ring[s.number] : tileIn<P>(s, tile), x(j),
                       j * P::columns);
         release(s, tile == tiles - 1 ? share * (1 + missing) : share);
       }
@@ -585,13 +597,14 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
             mean};
   }
 
-  /// The sum of v, in the fewest steps behind each other.
-  template <int N> static __device__ __forceinline__ float inPairs(float (&v)[N]) {
+  /// The sum of v, or the largest, in the fewest steps behind each other.
+  template <typename Op = Sum, int N>
+  static __device__ __forceinline__ float inPairs(float (&v)[N]) {
 #pragma unroll
     for (int apart = 1; apart < N; apart *= 2)
 #pragma unroll
       for (int i = 0; i + apart < N; i += 2 * apart)
-        v[i] += v[i + apart];
+        v[i] = Op::apply(v[i], v[i + apart]);
     return v[0];
   }
 
@@ -632,7 +645,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
   template <typename P, typename Sums>
   __device__ __forceinline__ void first(Sums &sums, Arrival at, int tiles) {
     multiply<P>(
-        0, tiles, [&](int chunk) { return vectorIn(shared.x + chunk * P::columns); },
+        tiles, [&](int chunk) { return vectorIn(shared.x + chunk * P::columns); },
         [&](int row, const TileSum &sum) {
           const float2 v = rowsOf(sum);
 #pragma unroll
@@ -644,9 +657,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
   }
   /// Rows of the block's slice times what the cluster has, x(chunk), as its partial sums.
   template <typename P, typename X>
-  __device__ __forceinline__ void second(const HalfRecord<Words> &half, int sources, int first,
-                                         X &&x) const {
-    multiply<P>(first, P::tiles, x, [&](int row, const TileSum &sum) {
+  __device__ __forceinline__ void second(const HalfRecord<Words> &half, int sources, X &&x) {
+    multiply<P>(P::tiles, x, [&](int row, const TileSum &sum) {
       const float2 v = rowsOf(sum);
       if constexpr (C::Members > 1) {
         if (t == 0 && row < place.columns)
@@ -661,6 +673,7 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
                                          persistent::channelWord(v.x));
       }
     });
+    advance(P::slots);
   }
   /// Two hidden columns of the share, number 2 pair and the next, of one of the block's sequences.
   __device__ __forceinline__ float2 hiddenPair(const HalfRecord<Words> &half, int pair,
@@ -693,11 +706,10 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
     }
     sync<3, warps>();
     note(Mark::hidden_came);
-    second<typename L::Output>(half, place.clusters, 0, [&](int chunk) {
+    second<typename L::Output>(half, place.clusters, [&](int chunk) {
       return vectorIn(shared.hidden + chunk * L::Output::columns);
     });
     note(Mark::output_published, Mark::output_published_waited);
-    advance(L::Output::slots);
   }
 
   __device__ __forceinline__ void attention(const HeadRecord<Words> &head, Keys<C> k, int past,

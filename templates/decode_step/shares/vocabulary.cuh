@@ -49,9 +49,9 @@ __device__ __forceinline__ void Step<C>::vocabulary(const VocabularyRecord<Words
       TileSum sum = {};
 #pragma unroll 1
       for (int j = 0; j < P::chunks; j++) {
-        const int s = (n - warp) * P::chunks + j * readers + warp;
+        const Slot s = slotAt((n - warp) * P::chunks + j * readers + warp);
         waitSlot(s);
-        accumulate<P>(sum, shared.ring[slotAt(s)], vectorIn(shared.whole.x + j * P::columns),
+        accumulate<P>(sum, shared.ring[s.number], vectorIn(shared.whole.x + j * P::columns),
                       j * P::columns);
         release(s, arrivals);
       }
