@@ -153,7 +153,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::help(int step
         Base::template sync<1, warps + 1>();
         sendHeadStatistics();
         persistent::barrierWait(shared.arrived[AtHead], turn & 1);
-        Base::template sync<2, warps + 1>(); // all of q
+        __syncwarp();
         ofOwnRows([&](int sequence) {
           newToken(shared.headOf(layer), sequence, shared.past[sequence] + s);
         });

@@ -50,18 +50,23 @@ __device__ __forceinline__ void RowsStep<C>::queries(const HeadRecord<Words> &he
 }
 
 /// The new token of a sequence into the state, and its scores and values, by the helper: where
-/// several blocks share its keys, of that which has it.
+/// several blocks share its keys, of that which has it. Its key is made while others make q.
 template <typename C>
 __device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &head, int sequence,
                                                       int past) {
   constexpr int dim = C::HeadDim;
   auto *const values = shared.head.newValue + own * C::KeysEach;
   float *const scores = shared.head.newScore + own * C::HeadsEach;
+  auto waitForQ = [&] {
+    if (own == 0)
+      Base::template sync<4, warps + 1>();
+  };
   if (!RowKeys<C>::appends(past, place.keyPart())) {
     for (int i = lane; i < C::KeysEach * dim; i += 32)
       values[i / dim][i % dim] = 0.0f;
     if (lane < C::HeadsEach)
       scores[lane] = leastScore;
+    waitForQ();
     return;
   }
   const Moments m = moments(shared.head.statistics[own], head.half.first);
@@ -87,6 +92,7 @@ __device__ __forceinline__ void RowsStep<C>::newToken(const HeadRecord<Words> &h
       }
     }
   }
+  waitForQ();
 #pragma unroll
   for (int h = 0; h < C::HeadsEach; h++) {
     float score = 0.0f;
@@ -279,7 +285,8 @@ __device__ __forceinline__ void RowsStep<C>::attentionOfRows(const HeadRecord<Wo
   waitArrival(AtHead, turn);
   Base::note(Mark::heads_sums_came);
   queries(head, ofQ);
-  Base::template sync<2, warps + 1>();
+  Base::template arrive<4, warps + 1>();
+  Base::template sync<3, warps>();
   Base::note(Mark::queries_made);
   int slots = 0;
   ofOwnRows([&](int sequence) {

@@ -39,6 +39,11 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
     __syncwarp();
     asm volatile("barrier.sync.aligned %0, %1;" ::"n"(Id), "n"(Warps * 32) : "memory");
   }
+  /// The same of who does not wait.
+  template <int Id, int Warps> __device__ __forceinline__ static void arrive() {
+    __syncwarp();
+    asm volatile("barrier.arrive.aligned %0, %1;" ::"n"(Id), "n"(Warps * 32) : "memory");
+  }
   /// Waits for what the blocks of the cluster send, as often as `turn` says.
   __device__ __forceinline__ void waitArrival(Arrival at, unsigned turn) const {
     persistent::barrierWait(shared.arrived[at], turn & 1);
