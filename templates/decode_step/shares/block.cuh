@@ -228,7 +228,8 @@ template <typename C> struct Shared {
   u64 choice[persistent::choosers]; ///< the best of 32 blocks each
   Barrier full[C::Slots], empty[C::Slots];
   Barrier arrived[4];
-  Barrier chosen; ///< the step's token has been
+  Barrier chosen;             ///< the step's token has been
+  volatile unsigned received; ///< layers since the launch that a cluster without heads has x of
   int id;
   int pages[isPaged<C> ? C::PageColumns : 1];
   /// Where heads share keys or turn: what attention is, and what pairs turn by, cosine and sine.

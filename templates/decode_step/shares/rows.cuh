@@ -74,6 +74,7 @@ template <typename C> __device__ __forceinline__ void RowsStep<C>::compute(int s
       else
         receiveRows<C::Clusters>(shared.mlpOf(layer - 1), place.clusters);
       this->mark(layer, Mark::x_received);
+      Base::noteReceived();
       Base::enterLayer(n);
       if (place.hasHead) {
         storeRows(gain);
@@ -186,6 +187,7 @@ __device__ __forceinline__ void runRows(void *memory, const Record *records, int
       shared.empty[i].init(arrivals);
     }
     shared.chosen.init(1);
+    shared.received = 0;
     for (int i = 0; i < Arrivals; i++) {
       shared.arrived[i].init(1);
       shared.arrived[i].expect(Place<C>().bytesOf(i));

@@ -55,7 +55,8 @@ template <typename C> struct RowsShared {
   u64 best[rows][warps];
   Barrier full[C::Slots], empty[C::Slots];
   Barrier arrived[Arrivals];
-  Barrier chosen; ///< the step's tokens have been
+  Barrier chosen;             ///< the step's tokens have been
+  volatile unsigned received; ///< layers since the launch that a cluster without heads has x of
   int id[rows], past[rows];
   int pages[ownRows][isPaged<C> ? C::PageColumns : 1]; ///< of the block's sequences
   alignas(16) float2 angle[C::Rotary > 0 ? ownRows *C::Rotary : 1];

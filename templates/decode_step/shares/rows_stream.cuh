@@ -88,6 +88,8 @@ template <typename C> struct RowsStream : Stream<C> {
         if (place.hasHead)
           headOfRows(shared.headOf(layer), step, Base::waits && layer == 0 && step > 0,
                      (step - 1) & 1);
+        else
+          Base::waitReceived(step, layer);
         Base::mlp(shared.mlpOf(layer));
       }
       this->mark(layer, Mark::loader);

@@ -93,6 +93,7 @@ template <typename C> __device__ __forceinline__ void Step<C>::compute(int steps
       else
         receive<C::Clusters>(shared.mlpOf(layer - 1), place.clusters);
       this->mark(layer, Mark::x_received);
+      noteReceived();
       enterLayer(n);
       if (place.hasHead) {
         store(gain);
@@ -209,6 +210,7 @@ __device__ __forceinline__ void run(void *memory, const Record *records, int cou
       shared.empty[i].init(arrivals);
     }
     shared.chosen.init(1);
+    shared.received = 0;
     for (int i = 0; i < 4; i++) {
       shared.arrived[i].init(1);
       shared.arrived[i].expect(Place<C>().bytesOf(i));

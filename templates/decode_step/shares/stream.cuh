@@ -169,6 +169,21 @@ template <typename C> struct Stream : Marker<C> {
     }
   }
 
+  /// Whether clusters without heads do: not of several sequences where a layer has laps of the ring,
+  /// whose weights never come too early.
+  static constexpr bool waitsForX = C::Rows == 1 || L::Hidden::slots < 2 * C::Slots;
+  /// Until the block has x of a layer: see Step::noteReceived().
+  __device__ __forceinline__ void waitReceived(int step, int layer) const {
+    if constexpr (!waitsForX)
+      return;
+    const unsigned n = step * SharedOf<C>::layers + layer;
+    Patience patience;
+    while (shared.received <= n) {
+      patience.spend();
+      __nanosleep(32);
+    }
+    __syncwarp();
+  }
   /// The end of what the warp fills for a product, and how long it waited for slots.
   __device__ __forceinline__ void note(Mark m, Mark waited) const {
     this->mark(layer, m);
@@ -273,6 +288,8 @@ template <typename C> __device__ __forceinline__ void Stream<C>::run(int steps) 
       this->mark(layer, Mark::loader);
       if (place.hasHead)
         head(shared.headOf(layer), begin + step, waits && layer == 0 && step > 0, (step - 1) & 1);
+      else
+        waitReceived(step, layer);
       mlp(shared.mlpOf(layer));
     }
     this->mark(layer, Mark::loader);
