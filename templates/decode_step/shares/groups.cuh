@@ -167,12 +167,14 @@ __device__ __forceinline__ void Step<C>::groupToNew(const HeadRecord<Words> &hea
 }
 
 /// The parts of the warps of each head as one, to all blocks: a thread has a pair of columns of a
-/// head for a block.
+/// head for some of the blocks, for as few as there are threads.
 template <typename C> __device__ __forceinline__ void Step<C>::sendGroupParts() {
-  constexpr int pairs = C::HeadDim / 2, each = C::HeadsEach, ofHead = L::headWarps;
+  constexpr int pairs = C::HeadDim / 2, each = C::HeadsEach, ofHead = L::headWarps,
+                columns = pairs * each, fit = warps * 32 / columns,
+                apart = fit < 1 ? 1 : least(fit, ranks); // from a block of a thread to its next one
 #pragma unroll 1
-  for (int i = threadIdx.x; i < pairs * each * ranks; i += warps * 32) {
-    const int pair = i % pairs, head = i / pairs % each, block = i / (pairs * each);
+  for (unsigned i = threadIdx.x; i < columns * apart; i += warps * 32) {
+    const int pair = i % pairs, head = i / pairs % each;
     float top = leastScore, total = 0.0f;
     float2 out = {}, softmax[ofHead + 1];
 #pragma unroll
@@ -189,12 +191,14 @@ template <typename C> __device__ __forceinline__ void Step<C>::sendGroupParts() 
       out.x = fmaf(weight, v.x, out.x);
       out.y = fmaf(weight, v.y, out.y);
     }
-    const unsigned done = remote(shared.arrived[AtParts].address(), block);
-    send(remote(sharedAddress(&shared.parts.out[place.rank][head * C::HeadDim + 2 * pair]), block),
-         out.x, out.y, done);
-    if (pair == 0)
-      send(remote(sharedAddress(&shared.parts.softmax[place.rank * each + head]), block), top,
-           total, done);
+    const unsigned to = sharedAddress(&shared.parts.out[place.rank][head * C::HeadDim + 2 * pair]),
+                   softmaxTo = sharedAddress(&shared.parts.softmax[place.rank * each + head]);
+    for (int block = i / columns; block < ranks; block += apart) {
+      const unsigned done = remote(shared.arrived[AtParts].address(), block);
+      send(remote(to, block), out.x, out.y, done);
+      if (pair == 0)
+        send(remote(softmaxTo, block), top, total, done);
+    }
   }
 }
 
