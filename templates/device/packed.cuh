@@ -37,8 +37,8 @@ template <> struct PackedGroup<__nv_bfloat16> {
             pair(bytes.y, 0x1100, codes << 4),
             pair(bytes.y, 0x3322, __funnelshift_r(codes, codes, 8))};
   }
-  /// Whether eight elements, number `eighth` of the group, may have exceptions, or those that a lane
-  /// has of so many blocks, a power of two that the first one's number divides by.
+  /// Whether eight elements, number `eighth` of the group, may have exceptions, or those that a
+  /// lane has of so many blocks, a power of two that the first one's number divides by.
   __device__ __forceinline__ bool mayHave(unsigned eighth, int blocks) const {
     const unsigned places = (unsigned)(31 & ~((blocks - 1) << 2)) << 19;
     const bool list = (word & 0x7f80) == 0x7f80, here = ((word ^ eighth << 19) & places) == 0,

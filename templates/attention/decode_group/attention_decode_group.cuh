@@ -27,7 +27,8 @@
 // Y[batch,1,Heads,HeadDim], past i32[batch] or null, keyMask i32[batch,maskStride] or null, cosines
 // and sines Table[places,RopePairs] (null without), gains f32[Heads+KvHeads,HeadDim] (null without
 // HeadNorm), gainEpsilon, partial f32[batch,Heads,Splits,HeadDim+2], counters u32[batch,KvHeads]
-// (both as in attention_decode.cuh), prefixes and prefixParts (null without Parts), layer, batchMax, context, seq (1), maskStride, scale, places.
+// (both as in attention_decode.cuh), prefixes and prefixParts (null without Parts), layer,
+// batchMax, context, seq (1), maskStride, scale, places.
 // Grid: (Splits, KvHeads, batch); block: 32 * Warps.
 // Bytes: 2 keys HeadDim KvHeads sizeof(Kv) per sequence; flops: 4 keys HeadDim Heads.
 #pragma once

@@ -1,8 +1,8 @@
 // Parts of a softmax that attention_prefix leaves of a prefix that sequences share, for the kernel
 // that computes the rest of each sequence:
 //
-//   parts f32[batch,Heads,Parts,HeadDim+8]: maximum (base 2), sum of weights, six that mean nothing,
-//     and the unnormalised output
+//   parts f32[batch,Heads,Parts,HeadDim+8]: maximum (base 2), sum of weights, six that mean
+//     nothing, and the unnormalised output
 //   prefixes i32[batch,2]: where a sequence's own keys begin, and how many parts there are
 #pragma once
 

@@ -1,7 +1,7 @@
 // attention_prefix: one query of each sequence (decode) in fp16 or bf16 and the keys of a prefix
-// that many sequences share, over a state in pages. A block has a tile (runtime/plan/PrefixTiles.h):
-// the keys of some pages, read once for all queries of a head of the state that the tile's
-// sequences have: 16 for each warp, those of a sequence one behind the other. What it leaves are
+// that many sequences share, over a state in pages. A block has a tile
+// (runtime/plan/PrefixTiles.h): the keys of some pages, read once for all queries of a head of the
+// state that its sequences have: 16 for each warp, those of a sequence together. What it leaves are
 // parts of a softmax (prefix_parts.cuh), which the kernel that has the rest of a sequence adds up.
 //
 // Pages are full and older than the call, so the first keys are on their way before the kernel
@@ -13,9 +13,10 @@
 // PageTokens (a multiple of 64), Window (0), Parts, RopePairs, RopeInterleaved, Table, HeadNorm.
 // Kernel: qkv X[rows,Heads+2*KvHeads,HeadDim], kv Kv[pages,layers,2,KvHeads,PageTokens,HeadDim],
 // past i32[batch] (null without RopePairs), rows i32[batch], which row a sequence's query is in, or
-// null: those of sequences are one behind the other, tables i32[batch,tableStride], tiles i32[tiles,4+16*Warps/(Heads/KvHeads)],
-// cosines and sines Table[places,RopePairs], places, gains, gainEpsilon (as in
-// attention_decode_group.cuh), parts as in prefix_parts.cuh, layer, layers, tableStride, scale.
+// null: those of sequences are one behind the other, tables i32[batch,tableStride], tiles
+// i32[tiles,4+16*Warps/(Heads/KvHeads)], cosines and sines Table[places,RopePairs], places, gains,
+// gainEpsilon (as in attention_decode_group.cuh), parts as in prefix_parts.cuh, layer, layers,
+// tableStride, scale.
 // Grid: (KvHeads, tiles); block: 32 * Warps; dynamic shared: AttentionPrefix<C>::sharedBytes.
 // Flops: 4 keys HeadDim Heads for each sequence of a tile.
 #pragma once

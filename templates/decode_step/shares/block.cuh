@@ -269,8 +269,8 @@ enum Arrival { AtHead, AtMlp, AtParts, AtWhole, AtHidden, Arrivals };
 
 #if __CUDA_ARCH__ >= 900
 
-/// Shared memory at an address in a register: of what the compiler knows of it, it would compute the
-/// address anew at each use, out of the block's rank in the cluster.
+/// Shared memory at an address in a register: of what the compiler knows of it, it would compute
+/// the address anew at each use, out of the block's rank in the cluster.
 template <typename M> __device__ __forceinline__ M &placed(void *memory) {
   unsigned at = sharedAddress(memory);
   asm volatile("" : "+r"(at));

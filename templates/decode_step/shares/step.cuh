@@ -52,8 +52,8 @@ template <typename C> struct Step : persistent::RingPlace<C::Slots>, Member<C>, 
       shared.arrived[at].expect(place.bytesOf(at));
   }
 
-  /// Of a cluster without heads, whose loading warps wait for it: else their copies, which have time
-  /// while others attend, would stand in the way of partial sums.
+  /// Of a cluster without heads, whose loading warps wait for it: else their copies, which have
+  /// time while others attend, would stand in the way of partial sums.
   __device__ __forceinline__ void noteReceived() const {
     if (!place.hasHead && threadIdx.x == 0)
       shared.received = turn + 1;

@@ -169,8 +169,8 @@ template <typename C> struct Stream : Marker<C> {
     }
   }
 
-  /// Whether clusters without heads do: not of several sequences where a layer has laps of the ring,
-  /// whose weights never come too early.
+  /// Whether clusters without heads do: not of several sequences where a layer has laps of the
+  /// ring, whose weights never come too early.
   static constexpr bool waitsForX = C::Rows == 1 || L::Hidden::slots < 2 * C::Slots;
   /// Until the block has x of a layer: see Step::noteReceived().
   __device__ __forceinline__ void waitReceived(int step, int layer) const {

@@ -97,8 +97,9 @@ static bool areAllOnTheirWay(const LinearRowsConfig &c, const LinearProblem &p) 
 double rowsMicroseconds(const LinearProblem &p) {
   if (infoOf(p.w).bits < 8)
     return nibblesMicroseconds(p);
-  // Parts of K in several blocks have more on its way, of few rows, too. Weights of a byte are multiplied no sooner than floats, of up to 8 rows a third sooner,
-  // and later where their rows are no units of 16 bytes.
+  // Parts of K in several blocks have more on its way, of few rows, too. Weights of a byte are
+  // multiplied no sooner than floats, of up to 8 rows a third sooner, and later where their rows
+  // are no units of 16 bytes.
   const LinearRowsConfig c = linear_rows::rowsConfig(p);
   const bool split = !rowsAreWhole(p), shortK = areAllOnTheirWay(c, p);
   const double size = !isQuantised(p.w) ? scalarBytes(p.w)
