@@ -40,7 +40,7 @@ template <typename Config>
 void addCase(Suite &suite, const std::string &name, Config c,
              KernelSource (*make)(llvm::StringRef, const Config &),
              const std::function<Grid(const AttentionSizes &)> &grid,
-             std::vector<AttentionSizes> sizes, int64_t sequences) {
+             const std::vector<AttentionSizes> &sizes, int64_t sequences) {
   c.pageTokens = 64;
   c.prefixes = true;
   const AttentionPrefixConfig prefix = prefixConfig(c, sequences);
@@ -54,27 +54,26 @@ void addCase(Suite &suite, const std::string &name, Config c,
   attention(suite, instance, sizes);
 }
 
-void addGroup(Suite &suite, AttentionDecodeGroupConfig c, std::vector<AttentionSizes> sizes,
+void addGroup(Suite &suite, AttentionDecodeGroupConfig c, const std::vector<AttentionSizes> &sizes,
               int64_t sequences = 4) {
   c.keys = c.headDim <= 64 ? 32 : 16;
   c.cluster = c.splits > 1;
   const int splits = c.splits, heads = c.kvHeads;
   addCase<AttentionDecodeGroupConfig>(
       suite, "attention_prefix before attention_decode_group", c, attentionDecodeGroup,
-      [=](const AttentionSizes &s) { return blocks(splits, heads, s.batch); }, std::move(sizes),
-      sequences);
+      [=](const AttentionSizes &s) { return blocks(splits, heads, s.batch); }, sizes, sequences);
 }
 
 /// Each query of a head by itself.
 template <typename Config>
 void addSingle(Suite &suite, const char *name, Config c,
                KernelSource (*make)(llvm::StringRef, const Config &),
-               std::vector<AttentionSizes> sizes, int64_t sequences = 4) {
+               const std::vector<AttentionSizes> &sizes, int64_t sequences = 4) {
   c.cluster = c.splits > 1;
   const int splits = c.splits, heads = c.heads;
   addCase<Config>(
       suite, name, c, make, [=](const AttentionSizes &s) { return blocks(splits, heads, s.batch); },
-      std::move(sizes), sequences);
+      sizes, sequences);
 }
 void addDecode(Suite &suite, Scalar type, int headDim, int ring) {
   auto c = attentionConfig<AttentionDecodeConfig>(type, type, headDim, 3);

@@ -31,6 +31,7 @@ void tma(Suite &suite, const TmaCase &of);
 template <typename Config>
 void tma(Suite &suite, MakeKernel<Config> make, const std::string &kernel, const std::string &label,
          Config c, const Epilogue &epilogue, const std::vector<Shape> &shapes) {
+  const std::string group = kernel + " " + label;
   for (Shape s : shapes) {
     if ((s.k + 63) / 64 < c.splitK)
       continue;
@@ -38,7 +39,7 @@ void tma(Suite &suite, MakeKernel<Config> make, const std::string &kernel, const
     c.k = s.k;
     if (c.normParts > 0)
       c.normWidth = s.k / c.normParts;
-    TmaCase of{.group = kernel + " " + label,
+    TmaCase of{.group = group,
                .shape = s,
                .epilogue = epilogue,
                .x = Scalar::F16,
