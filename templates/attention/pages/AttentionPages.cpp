@@ -152,6 +152,18 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesOrderedCon
                 sharedBytesOf(c), blocksOf(c));
 }
 
+AttentionPrefixConfig prefixOf(const PagedConfig &c, int64_t sequences) {
+  AttentionPrefixConfig prefix = prefixConfig({.x = c.x,
+                                               .kv = c.x,
+                                               .headDim = c.headDim,
+                                               .heads = c.heads,
+                                               .kvHeads = c.kvHeads,
+                                               .pageTokens = c.pageTokens},
+                                              sequences);
+  prefix.byRows = true;
+  return prefix;
+}
+
 Grid gridOf(const PagedConfig &c, const plan::ExprT &pieces) {
   return {rt::constantExpr(c.splits), rt::constantExpr(c.heads), pieces};
 }
@@ -202,16 +214,8 @@ template <typename Config> std::string refusal(const PagedProblem &p) {
 bool takesPrefix(PagedLaunch &l, const PagedConfig &c) {
   if (!l.op.function()->argument("last")) // the rows of single tokens
     return false;
-  AttentionPrefixConfig prefix = prefixConfig({.x = c.x,
-                                               .kv = c.x,
-                                               .headDim = c.headDim,
-                                               .heads = c.heads,
-                                               .kvHeads = c.kvHeads,
-                                               .pageTokens = c.pageTokens},
-                                              l.p.segments);
-  prefix.byRows = true;
-  return launchPrefix(l.b, l.op, prefix, l.op.operand(ops::AppendAttention::KeyMask)->type.shape[0],
-                      l.args);
+  return launchPrefix(l.b, l.op, prefixOf(c, l.p.segments),
+                      l.op.operand(ops::AppendAttention::KeyMask)->type.shape[0], l.args);
 }
 
 template <typename Config> llvm::Error emit(PagedLaunch &l, const Config &taken) {

@@ -4,6 +4,7 @@
 #include "codegen/Grid.h"
 #include "codegen/Lowering.h"
 #include "schedule/Schedule.h"
+#include "templates/attention/prefix/AttentionPrefix.h"
 
 namespace gpt2c {
 
@@ -26,6 +27,8 @@ KernelSource attentionPages(llvm::StringRef name, const AttentionPagesWgmmaConfi
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesWideConfig &config);
 KernelSource attentionPages(llvm::StringRef name, const AttentionPagesOrderedConfig &config);
 Grid gridOf(const PagedConfig &c, const plan::ExprT &pieces);
+/// Of attention_prefix in front of a kernel, for calls of up to so many sequences.
+AttentionPrefixConfig prefixOf(const PagedConfig &c, int64_t sequences);
 
 /// What a kernel's record launches its kernel with.
 struct PagedLaunch {

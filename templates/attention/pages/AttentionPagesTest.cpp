@@ -195,18 +195,6 @@ struct State {
   }
 };
 
-AttentionPrefixConfig prefixOf(const PagedConfig &c) {
-  AttentionPrefixConfig prefix = prefixConfig({.x = c.x,
-                                               .kv = c.x,
-                                               .headDim = c.headDim,
-                                               .heads = c.heads,
-                                               .kvHeads = c.kvHeads,
-                                               .pageTokens = c.pageTokens},
-                                              4);
-  prefix.byRows = true;
-  return prefix;
-}
-
 /// Keys that sequences of one token share, computed before attention.
 struct Prefix {
   rt::SharedPrefixes found;
@@ -215,7 +203,7 @@ struct Prefix {
   Prefix(Run &run, const Call &call) {
     if (!call.c.prefixes)
       return;
-    found = call.prefixes(prefixOf(call.c).members());
+    found = call.prefixes(prefixOf(call.c, 4).members());
     run.expect(found.count > 0, "there are no prefixes");
     sequences = run.integerInput(found.sequences);
     tiles = run.integerInput(found.tiles);
@@ -251,11 +239,11 @@ void addCase(Suite &suite, const Config &c, const std::string &what,
   int attention =
       suite.kernel(group, [&](llvm::StringRef name) { return attentionPages(name, c); });
   const std::optional<int> append = appendKernel(suite, c);
-  const int prefix =
-      c.prefixes
-          ? suite.kernel("attention_pages",
-                         [&](llvm::StringRef name) { return attentionPrefix(name, prefixOf(c)); })
-          : -1;
+  const int prefix = c.prefixes ? suite.kernel("attention_pages",
+                                               [&](llvm::StringRef name) {
+                                                 return attentionPrefix(name, prefixOf(c, 4));
+                                               })
+                                : -1;
   const std::string sizes =
       "head_dim " + std::to_string(c.headDim) + " heads " + std::to_string(c.kvHeads) + " of " +
       std::to_string(c.heads) + " splits " + std::to_string(c.splits) + " " + what +
