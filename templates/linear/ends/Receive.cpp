@@ -15,16 +15,11 @@ static double saves(const LinearProblem &ended, const Op &op, double product) {
 }
 
 static EpilogueStage stage(const LinearGroup &g, ArgList &args) {
-  args.set("exchange", StepBuilder::exchange());
-  EpilogueStage stage{.kind = EpilogueStage::Receive};
-  stage.ranks = int(g.end->intAttr("ranks"));
-  return stage;
+  return sums_over_ranks::stage(EpilogueStage::Receive, g, args);
 }
 
 static void write(EpilogueWriter &w, const EpilogueStage &stage) {
-  w.include("templates/linear/parts/received.cuh");
-  w.wrapIn("epilogue::Received", std::to_string(stage.ranks),
-           w.declare("tile::Exchange *", "exchange") + ", 0");
+  sums_over_ranks::write(w, stage, "received.cuh", "Received");
 }
 
 } // namespace receive_end

@@ -52,16 +52,11 @@ static double saves(const LinearProblem &ended, const Op &op, double product) {
 }
 
 static EpilogueStage stage(const LinearGroup &g, ArgList &args) {
-  args.set("exchange", StepBuilder::exchange(sentBytes(g.problem)));
-  EpilogueStage stage{.kind = EpilogueStage::Scatter};
-  stage.ranks = int(g.end->intAttr("ranks"));
-  return stage;
+  return sums_over_ranks::stage(EpilogueStage::Scatter, g, args, sentBytes(g.problem));
 }
 
 static void write(EpilogueWriter &w, const EpilogueStage &stage) {
-  w.include("templates/linear/parts/scattered.cuh");
-  w.wrapIn("epilogue::Scattered", std::to_string(stage.ranks),
-           w.declare("tile::Exchange *", "exchange") + ", 0");
+  sums_over_ranks::write(w, stage, "scattered.cuh", "Scattered");
 }
 
 } // namespace scatter_end

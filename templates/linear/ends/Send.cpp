@@ -14,16 +14,11 @@ static double saves(const LinearProblem &ended, const Op &op, double product) {
 }
 
 static EpilogueStage stage(const LinearGroup &g, ArgList &args) {
-  args.set("exchange", StepBuilder::exchange(g.problem.rows * g.problem.n * 2));
-  EpilogueStage stage{.kind = EpilogueStage::Send};
-  stage.ranks = int(g.end->intAttr("ranks"));
-  return stage;
+  return sums_over_ranks::stage(EpilogueStage::Send, g, args, g.problem.rows * g.problem.n * 2);
 }
 
 static void write(EpilogueWriter &w, const EpilogueStage &stage) {
-  w.include("templates/linear/parts/sent.cuh");
-  w.wrapIn("epilogue::Sent", std::to_string(stage.ranks),
-           w.declare("tile::Exchange *", "exchange") + ", 0");
+  sums_over_ranks::write(w, stage, "sent.cuh", "Sent");
 }
 
 } // namespace send_end

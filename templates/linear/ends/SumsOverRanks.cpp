@@ -25,4 +25,18 @@ bool fits(const Op &op, const Op &product) {
 
 Scalar stores(const Op &op) { return scalarOf(castBehind(op)->result()); }
 
+EpilogueStage stage(EpilogueStage::Kind kind, const LinearGroup &g, ArgList &args, int64_t bytes) {
+  args.set("exchange", StepBuilder::exchange(bytes));
+  EpilogueStage stage{.kind = kind};
+  stage.ranks = int(g.end->intAttr("ranks"));
+  return stage;
+}
+
+void write(EpilogueWriter &w, const EpilogueStage &stage, llvm::StringRef header,
+           llvm::StringRef type) {
+  w.include(("templates/linear/parts/" + header).str());
+  w.wrapIn(("epilogue::" + type).str(), std::to_string(stage.ranks),
+           w.declare("tile::Exchange *", "exchange") + ", 0");
+}
+
 } // namespace gpt2c::sums_over_ranks
